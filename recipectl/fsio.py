@@ -1,0 +1,162 @@
+"""Files done safely: atomic writes, locks that die with their holder, hashing that spares the page cache."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from recipectl.errors import RecipectlError, UsageError
+
+CHUNK = 4 << 20
+
+
+def write_atomic(path: Path, data: bytes | str, *, mode: int = 0o644) -> None:
+    """Write a whole file or nothing: a temporary file in the same folder, fsync, rename, fsync of the folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    raw = data.encode() if isinstance(data, str) else data
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(fd, "wb") as out:
+            out.write(raw)
+            out.flush()
+            os.fsync(out.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    with contextlib.suppress(OSError):  # some network file systems cannot sync a folder; the rename stands anyway
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def write_json(path: Path, value: object, *, mode: int = 0o644) -> None:
+    """A JSON document, indented and sorted, written atomically."""
+    write_atomic(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, default=str) + "\n", mode=mode)
+
+
+@contextlib.contextmanager
+def locked(path: Path, doing: str, *, wait_s: float | None = None, notice: Callable[[str], None] | None = None) -> Iterator[None]:
+    """Hold an advisory lock; the kernel frees it when the holder dies.
+
+    `wait_s` None waits for ever, 0 fails at once. The lock file names its holder, so that whoever waits can say for
+    whom. Correctness must not hang on it alone: flock does nothing on some network file systems.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as handle:
+        deadline = None if wait_s is None else time.monotonic() + wait_s
+        told = False
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                handle.seek(0)
+                holder = handle.read().strip() or "another process"
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise UsageError(
+                        f"{doing} is already under way", on=str(path), seen=f"held by {holder}",
+                        next_step="wait for it, or stop it, then try again",
+                    ) from None
+                if notice and not told:
+                    notice(f"waiting for {holder}")
+                    told = True
+                time.sleep(0.1)
+        handle.seek(0)
+        handle.truncate()
+        handle.write(f"pid {os.getpid()}, {doing}, since {time.strftime('%Y-%m-%d %H:%M:%S')}")
+        handle.flush()
+        try:
+            yield
+        finally:
+            handle.seek(0)
+            handle.truncate()
+            handle.flush()
+            fcntl.flock(handle, fcntl.LOCK_UN)
+
+
+def sha256_file(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:
+    """sha256 of a file in hex. What was read is dropped from the page cache: a full cache has wedged UMA hosts."""
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as handle:
+        fd = handle.fileno()
+        done = dropped = 0
+        buffer = memoryview(bytearray(CHUNK))
+        while n := handle.readinto(buffer):
+            digest.update(buffer[:n])
+            done += n
+            if on_bytes:
+                on_bytes(n)
+            if done - dropped >= 64 << 20:
+                os.posix_fadvise(fd, dropped, done - dropped, os.POSIX_FADV_DONTNEED)
+                dropped = done
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    return digest.hexdigest()
+
+
+def identity(path: Path) -> tuple[int, int, int, int, int]:
+    """What must be unchanged for a remembered hash to hold: device, inode, size, mtime and ctime in ns.
+
+    ctime cannot be set by a user, so a file edited with its mtime kept is still seen.
+    """
+    st = path.stat()
+    return (st.st_dev, st.st_ino, st.st_size, st.st_mtime_ns, st.st_ctime_ns)
+
+
+class HashCache:
+    """Remembered sha256 by file identity, kept as one JSON file in the state directory.
+
+    A damaged cache file is dropped: it is only ever a saving of time.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known: dict[str, str] = {}
+        self._dirty = False
+        try:
+            loaded = json.loads(path.read_text())
+        except (OSError, ValueError):
+            loaded = {}
+        if isinstance(loaded, dict):
+            self._known = {k: v for k, v in loaded.items() if isinstance(k, str) and isinstance(v, str)}
+
+    @staticmethod
+    def _key(path: Path) -> str:
+        return ":".join(map(str, identity(path)))
+
+    def get(self, path: Path) -> str | None:
+        """The remembered hash of a file that has not changed since, or None."""
+        return self._known.get(self._key(path))
+
+    def sha256(self, path: Path, *, full: bool = False, on_bytes: Callable[[int], None] | None = None) -> str:
+        """The hash of a file, remembered or computed. `full` always reads the bytes.
+
+        Raises RecipectlError if the file changed while it was read.
+        """
+        key = self._key(path)
+        if not full and (known := self._known.get(key)):
+            if on_bytes:
+                on_bytes(path.stat().st_size)
+            return known
+        value = sha256_file(path, on_bytes)
+        if self._key(path) != key:
+            raise RecipectlError("a file changed while it was hashed", on=str(path), next_step="stop what writes to it, try again")
+        self._known[key] = value
+        self._dirty = True
+        return value
+
+    def save(self) -> None:
+        """Write the cache back if it has learned anything."""
+        if self._dirty:
+            write_json(self._path, self._known)
+            self._dirty = False

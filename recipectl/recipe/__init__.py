@@ -1,0 +1,1 @@
+"""Recipes: schema, parser, rules, catalog. Pure: these modules read files at most."""

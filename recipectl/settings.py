@@ -1,0 +1,108 @@
+"""Environment, settings file and flags become one frozen Settings. Read once, passed down, never global."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from recipectl.errors import UsageError
+
+HUB = "https://huggingface.co"
+_KEYS = {"use", "hub_endpoint", "default_recipe", "hosts", "engine_python", "docker_host", "cache_dir", "state_dir",
+         "accept_licenses", "recipes_dirs"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that is not the recipe: where files live, which hub, which hosts, which use is permitted.
+
+    `token_file` and the variable HF_TOKEN are read by `pull` and `lock` alone, through `hub_token()`; the value is
+    never part of this object, so it cannot end up in a receipt.
+    """
+
+    cache_dir: Path
+    state_dir: Path
+    data_dir: Path
+    file: Path
+    hub_endpoint: str = HUB
+    use: Literal["research", "commercial"] = "research"
+    default_recipe: str | None = None
+    hosts: tuple[str, ...] = ()
+    engine_python: Path | None = None
+    docker_host: str | None = None
+    recipes_dirs: tuple[Path, ...] = ()
+    accept_licenses: tuple[str, ...] = ()
+    json: bool = False
+    quiet: bool = False
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    def hub_token(self) -> str | None:
+        """The hub token from HF_TOKEN, or from the file that HF_TOKEN_PATH or HF_HOME names. Only hub verbs call this."""
+        if token := self.environ.get("HF_TOKEN"):
+            return token.strip()
+        home = Path(self.environ.get("HF_HOME") or Path(self.environ.get("HOME", "~")).expanduser() / ".cache/huggingface")
+        path = Path(self.environ.get("HF_TOKEN_PATH") or home / "token")
+        try:
+            return path.read_text().strip() or None
+        except OSError:
+            return None
+
+    def with_flags(self, **flags: Any) -> Settings:
+        """A copy with the flags that were given (None means not given)."""
+        return replace(self, **{k: v for k, v in flags.items() if v is not None})
+
+
+def load(environ: Mapping[str, str] | None = None) -> Settings:
+    """Settings from the environment and from `settings.toml`. UsageError names the file and the key that is wrong."""
+    env = dict(os.environ if environ is None else environ)
+    home = Path(env.get("HOME", "/"))
+
+    def folder(variable: str, xdg: str, fallback: str) -> Path:
+        return Path(env.get(variable) or Path(env.get(xdg) or home / fallback) / "recipectl")
+
+    file = Path(env.get("RECIPECTL_SETTINGS") or folder("", "XDG_CONFIG_HOME", ".config") / "settings.toml")
+    given = _read(file)
+    cache = Path(given.get("cache_dir") or folder("RECIPECTL_CACHE", "XDG_CACHE_HOME", ".cache"))
+    state = Path(given.get("state_dir") or folder("RECIPECTL_STATE", "XDG_STATE_HOME", ".local/state"))
+    if "RECIPECTL_CACHE" in env:
+        cache = Path(env["RECIPECTL_CACHE"])
+    if "RECIPECTL_STATE" in env:
+        state = Path(env["RECIPECTL_STATE"])
+    use = env.get("RECIPECTL_USE") or given.get("use", "research")
+    if use not in ("research", "commercial"):
+        raise UsageError("the setting `use` is not known", on=str(file), seen=use, expected="research or commercial")
+    python = env.get("RECIPECTL_ENGINE_PYTHON") or given.get("engine_python")
+    hosts = env["RECIPECTL_HOSTS"].split(",") if env.get("RECIPECTL_HOSTS") else given.get("hosts", [])
+    return Settings(
+        cache_dir=cache.expanduser(),
+        state_dir=state.expanduser(),
+        data_dir=folder("RECIPECTL_DATA", "XDG_DATA_HOME", ".local/share"),
+        file=file,
+        hub_endpoint=(env.get("HF_ENDPOINT") or str(given.get("hub_endpoint", HUB))).rstrip("/"),
+        use=cast(Literal["research", "commercial"], use),
+        default_recipe=env.get("RECIPECTL_RECIPE") or given.get("default_recipe"),
+        hosts=tuple(h.strip() for h in hosts if h.strip()),
+        engine_python=Path(python).expanduser() if python else None,
+        docker_host=env.get("RECIPECTL_DOCKER_HOST") or env.get("DOCKER_HOST") or given.get("docker_host"),
+        recipes_dirs=tuple(Path(p).expanduser() for p in given.get("recipes_dirs", [])),
+        accept_licenses=tuple(given.get("accept_licenses", [])),
+        environ=env,
+    )
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        with file.open("rb") as handle:
+            data = tomllib.load(handle)
+    except FileNotFoundError:
+        return {}
+    except (OSError, tomllib.TOMLDecodeError) as err:
+        raise UsageError("the settings file cannot be read", on=str(file), seen=err, next_step=f"mend or remove {file}") from err
+    unknown = sorted(set(data) - _KEYS)
+    if unknown:
+        raise UsageError("unknown settings", on=str(file), seen=", ".join(unknown), expected="one of " + ", ".join(sorted(_KEYS)))
+    return data
