@@ -16,7 +16,9 @@ from typing import Protocol, TextIO
 from recipectl.errors import RecipectlError
 
 # What tokens look like, wherever they come from; known values are added by `hide`.
-_SECRET = re.compile(r"\b(hf_[A-Za-z0-9]{8,}|sk-[A-Za-z0-9\-_]{8,})|(?i:(bearer\s+|api[_-]?key[=:]\s*|token[=:]\s*))([^\s\"',]{6,})")
+_SECRET = re.compile(
+    r"\b(hf_[A-Za-z0-9]{8,}|sk-[A-Za-z0-9\-_]{8,})|(?i:(bearer\s+|api[_-]?key[=:]\s*|token[=:]\s*))([^\s\"',]{6,})"
+)
 
 
 class Progress(Protocol):
@@ -29,7 +31,9 @@ class Progress(Protocol):
 class Console:
     """Writes for people or for programs. Tests give their own streams."""
 
-    def __init__(self, *, json_mode: bool = False, quiet: bool = False, out: TextIO | None = None, err: TextIO | None = None) -> None:
+    def __init__(
+        self, *, json_mode: bool = False, quiet: bool = False, out: TextIO | None = None, err: TextIO | None = None
+    ) -> None:
         self.json_mode = json_mode
         self.quiet = quiet
         self._out = out or sys.stdout
@@ -129,11 +133,19 @@ class _Lines:
 
 @contextlib.contextmanager
 def _rich_progress(text: str, total: float | None, unit: str, redact: object) -> Iterator[Progress]:
-    from rich.progress import (  # noqa: PLC0415 - 60 ms, only where a person watches
-        BarColumn, DownloadColumn, Progress as Bar, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn,
+    from rich.console import Console as RichConsole
+    from rich.progress import (  # 60 ms: only where a person watches
+        BarColumn,
+        DownloadColumn,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
         TransferSpeedColumn,
     )  # fmt: skip
-    from rich.console import Console as RichConsole  # noqa: PLC0415
+    from rich.progress import (
+        Progress as Bar,
+    )
 
     bytes_ = unit == "B"
     columns = [SpinnerColumn(), TextColumn("{task.description}"), *([BarColumn()] if total else []),

@@ -50,7 +50,9 @@ class Facts(_Locked):
     max_positions: int | None = None
     block_size: int | None = None
     taps: tuple[int, ...] | None = None
-    fc_inputs: int | None = Field(default=None, description="input width of the drafter's fc: taps x target hidden size")
+    fc_inputs: int | None = Field(
+        default=None, description="input width of the drafter's fc: taps x target hidden size"
+    )
     mask_token_id: int | None = None
     sample_from_anchor: bool | None = None
     attention: Literal["full", "sliding"] | None = None
@@ -72,7 +74,9 @@ class LockedModel(_Locked):
     gated: bool | None = None
     tree: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")
     files: tuple[LockedFile, ...]
-    remote_code: tuple[str, ...] = Field(default=(), description="python files in the tree; their hashes are under files")
+    remote_code: tuple[str, ...] = Field(
+        default=(), description="python files in the tree; their hashes are under files"
+    )
     facts: Facts = Facts()
 
     @property
@@ -87,7 +91,9 @@ class LockedImage(_Locked):
     ref: str
     digest: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")
     platform: str | None = None
-    manifest: str | None = Field(default=None, pattern=r"^sha256:[0-9a-f]{64}$", description="platform manifest, if an index")
+    manifest: str | None = Field(
+        default=None, pattern=r"^sha256:[0-9a-f]{64}$", description="platform manifest, if an index"
+    )
 
 
 class LockedOverlay(_Locked):
@@ -130,7 +136,6 @@ def _model_inputs(model: Model) -> dict[str, Any]:
         "revision": model.revision,
         "files": model.files.model_dump(mode="json"),
         "remote_code": model.remote_code.files if model.remote_code else {},
-        "generate": model.generate.model_dump() if model.generate else None,
     }
 
 
@@ -166,7 +171,10 @@ def load(text: str, name: str) -> Lock:
     schema = data.get("schema") if isinstance(data, dict) else None
     if isinstance(schema, int) and schema > LOCK_SCHEMA:
         raise PinError(
-            "the lock was written by a newer recipectl", on=name, seen=f"schema {schema}", expected=f"schema {LOCK_SCHEMA}",
+            "the lock was written by a newer recipectl",
+            on=name,
+            seen=f"schema {schema}",
+            expected=f"schema {LOCK_SCHEMA}",
             next_step="upgrade recipectl",
         )
     try:
@@ -178,8 +186,11 @@ def load(text: str, name: str) -> Lock:
         expected = tree_digest({f.path: f.sha256 for f in model.files})
         if model.tree != expected:
             raise PinError(
-                f"the lock was edited: the files of {model_name} do not give its tree digest", on=name,
-                seen=model.tree, expected=expected, next_step="restore it from git, or " + remade,
+                f"the lock was edited: the files of {model_name} do not give its tree digest",
+                on=name,
+                seen=model.tree,
+                expected=expected,
+                next_step="restore it from git, or " + remade,
             )
     return lock
 
@@ -201,8 +212,10 @@ def drift(recipe: Recipe, lock: Lock, lane_name: str) -> list[str]:
         if got is None:
             out.append(f"model {name} is not in the lock")
         elif (wanted.repo, wanted.path, wanted.revision) != (got.repo, got.path, got.ref):
-            out.append(f"model {name}: recipe says {wanted.repo or wanted.path}@{wanted.revision}, lock has "
-                       f"{got.repo or got.path}@{got.ref}")
+            out.append(
+                f"model {name}: recipe says {wanted.repo or wanted.path}@{wanted.revision}, lock has "
+                f"{got.repo or got.path}@{got.ref}"
+            )
     return out or [f"what lane {lane_name} resolves from has changed (files wanted, image or overlay)"]
 
 
@@ -231,5 +244,9 @@ def diff(old: Lock | None, new: Lock) -> list[str]:
                 out.append(f"~ {name}/{path}: {fa.get(path, 'absent')[:12]} -> {fb.get(path, 'absent')[:12]}")
     for kind in ("images", "overlays"):
         xa, xb = (getattr(old, kind) if old else {}), getattr(new, kind)
-        out += [f"~ {kind[:-1]} {k}: {xa.get(k)} -> {xb.get(k)}" for k in sorted(set(xa) | set(xb)) if xa.get(k) != xb.get(k)]
+        out += [
+            f"~ {kind[:-1]} {k}: {xa.get(k)} -> {xb.get(k)}"
+            for k in sorted(set(xa) | set(xb))
+            if xa.get(k) != xb.get(k)
+        ]
     return out

@@ -41,10 +41,12 @@ class Settings:
     environ: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def hub_token(self) -> str | None:
-        """The hub token from HF_TOKEN, or from the file that HF_TOKEN_PATH or HF_HOME names. Only hub verbs call this."""
+        """The hub token from HF_TOKEN, or from the file that HF_TOKEN_PATH or HF_HOME names. For hub verbs alone."""
         if token := self.environ.get("HF_TOKEN"):
             return token.strip()
-        home = Path(self.environ.get("HF_HOME") or Path(self.environ.get("HOME", "~")).expanduser() / ".cache/huggingface")
+        home = Path(
+            self.environ.get("HF_HOME") or Path(self.environ.get("HOME", "~")).expanduser() / ".cache/huggingface"
+        )
         path = Path(self.environ.get("HF_TOKEN_PATH") or home / "token")
         try:
             return path.read_text().strip() or None
@@ -101,8 +103,12 @@ def _read(file: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, tomllib.TOMLDecodeError) as err:
-        raise UsageError("the settings file cannot be read", on=str(file), seen=err, next_step=f"mend or remove {file}") from err
+        raise UsageError(
+            "the settings file cannot be read", on=str(file), seen=err, next_step=f"mend or remove {file}"
+        ) from err
     unknown = sorted(set(data) - _KEYS)
     if unknown:
-        raise UsageError("unknown settings", on=str(file), seen=", ".join(unknown), expected="one of " + ", ".join(sorted(_KEYS)))
+        raise UsageError(
+            "unknown settings", on=str(file), seen=", ".join(unknown), expected="one of " + ", ".join(sorted(_KEYS))
+        )
     return data

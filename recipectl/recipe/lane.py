@@ -41,7 +41,9 @@ class Speculative(Strict):
     sample_from_anchor: bool | None = Field(default=None, description="dspark only: the anchor slot drafts too")
     schedule: list[KTier] = []
     draft_tensor_parallel: int | None = Field(default=None, ge=1)
-    options: dict[str, Scalar] = Field(default={}, description="further keys of --speculative-config, as the engine spells them")
+    options: dict[str, Scalar] = Field(
+        default={}, description="further keys of --speculative-config, as the engine spells them"
+    )
     rules: list[KRule] = []
     evidence: list[Evidence] = []
 
@@ -212,7 +214,9 @@ class Lane(Strict):
     args_evidence: dict[str, list[Evidence]] = {}
     env: dict[str, str] = {}
     env_evidence: dict[str, list[Evidence]] = {}
-    per_rank_env: list[str] = Field(default=[], description="variables whose value is discovered on each host and shown")
+    per_rank_env: list[str] = Field(
+        default=[], description="variables whose value is discovered on each host and shown"
+    )
     container: Container = Container()
     caches: list[CacheMount] = []
     assets: list[Asset] = []

@@ -46,20 +46,15 @@ class RemoteCode(Strict):
     files: dict[str, Sha256] = Field(min_length=1)
 
 
-class Generate(Strict):
-    """A model that recipectl makes on first use (seeded random weights), for lanes without a trained pair."""
-
-    kind: Literal["random-pair"]
-    seed: int = 0
-
-
 class Model(Strict):
     """One model: from the hub (`repo` and `revision`) or from a folder beside the recipe (`path`)."""
 
     role: Literal["target", "drafter"]
     repo: str | None = Field(default=None, pattern=r"^[\w.\-]+/[\w.\-]+$")
     path: str | None = Field(default=None, description="folder beside recipe.yaml")
-    revision: str | None = Field(default=None, description="40-hex commit; anything else is a moving ref and warned about")
+    revision: str | None = Field(
+        default=None, description="40-hex commit; anything else is a moving ref and warned about"
+    )
     license: str | None = Field(default=None, description="SPDX expression as published; null where none is stated")
     license_evidence: list[Evidence] = []
     gated: bool | None = None
@@ -71,7 +66,6 @@ class Model(Strict):
     files: ModelFiles = ModelFiles()
     expect: Expect = Expect()
     remote_code: RemoteCode | None = None
-    generate: Generate | None = None
     evidence: list[Evidence] = []
     notes: list[str] = []
 
@@ -81,6 +75,4 @@ class Model(Strict):
             raise ValueError("give exactly one of repo (a hub repository) or path (a folder beside the recipe)")
         if self.path is not None and self.revision is not None:
             raise ValueError("revision belongs to a hub repository; a local folder is pinned by the lock alone")
-        if self.generate is not None and self.path is None:
-            raise ValueError("generate needs path, the folder where the generated model is kept")
         return self

@@ -64,7 +64,7 @@ def _partial(model: type[BaseModel]) -> type[BaseModel]:
     """The same fields, none required: what `shared` and a variant may hold."""
     fields: dict[str, Any] = {}
     for name, info in model.model_fields.items():
-        kind = info.annotation
+        kind: Any = info.annotation
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             kind = _partial(kind)
         fields[name] = (kind | None, Field(default=None, description=info.description))

@@ -1,0 +1,520 @@
+"""The command line: options and help, nothing else. Each verb calls one function of `recipectl.commands`.
+
+Heavy modules are imported inside the verbs, so that `--help` answers in under 0.15 s.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from recipectl import __version__
+
+app = typer.Typer(
+    name="recipectl",
+    help=(
+        "Pin, build, serve and measure speculative-decoding recipes on GB300, DGX Station and DGX Spark.\n\n"
+        "NAME may be left out of every verb: then it is the recipe of `recipectl use`, the one live deployment, the "
+        "recipe last pulled, or glm53-flash-dflash2. The choice is printed."
+    ),
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Name = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="Recipe name, or path of a recipe.yaml.", show_default=False)
+]
+Sm = Annotated[
+    str | None, typer.Option("--sm", help="SM family: 100, 103, 121, 90 or cpu. Default: this machine's GPU.")
+]
+Variant = Annotated[str | None, typer.Option("--variant", help="A variant of the lane, such as eager or mtp.")]
+K = Annotated[int | None, typer.Option("--k", help="Speculative tokens a step, under the recipe's K rules.")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Change one value, such as args.max_model_len=8192. Recorded."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON document on stdout.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Print the whole plan and stop.")]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", "-j", min=1, help="Parallel jobs. Default: cores, 2 on unified memory.")
+]
+Accept = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accept-license", metavar="SPDX", help="Record that you accept this license, such as CC-BY-NC-ND-4.0."
+    ),
+]
+Hosts = Annotated[
+    str | None, typer.Option("--hosts", help="Comma-separated hosts: ssh://user@host, unix:///path, a docker context.")
+]
+Unqualified = Annotated[bool, typer.Option("--unqualified", help="Run against rule K002; the receipt is stamped.")]
+
+
+class _State:
+    """What the root options say, kept for the verb that follows."""
+
+    recipes: Path | None = None
+    quiet = False
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(f"recipectl {__version__} (recipe schema 1, lock schema 1, receipt schema 1)")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    recipes: Annotated[
+        Path | None, typer.Option("--recipes", metavar="DIR", help="Look for recipes here first.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notices.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    _State.recipes, _State.quiet = recipes, quiet
+
+
+def _call(verb: str, json_mode: bool = False, **arguments: Any) -> None:
+    """Run `recipectl.commands.<verb>.run` and turn its errors into messages and exit codes."""
+    from recipectl.console import Console
+    from recipectl.errors import Interrupted, RecipectlError
+    from recipectl.settings import load
+
+    console = Console(json_mode=json_mode, quiet=_State.quiet)
+    console.hide(os.environ.get("HF_TOKEN"))
+    # `timeout`, systemd and a closed terminal must clean up exactly as Ctrl-C does.
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, signal.default_int_handler)
+    try:
+        settings = load().with_flags(json=json_mode, quiet=_State.quiet)
+        if _State.recipes is not None:
+            settings = settings.with_flags(recipes_dirs=(_State.recipes, *settings.recipes_dirs))
+        module = importlib.import_module(f"recipectl.commands.{verb}")
+        code = int(module.run(settings, console, **arguments))
+    except RecipectlError as error:
+        console.error(error)
+        _debug()
+        code = error.exit_code
+    except KeyboardInterrupt:
+        console.error(Interrupted("stopped by Ctrl-C"))
+        code = Interrupted.exit_code
+    except BrokenPipeError:
+        code = 0
+    except Exception as error:  # noqa: BLE001 - the one place where a bug becomes exit code 70 and a report
+        code = _bug(console, error)
+    sys.stdout.flush()
+    raise typer.Exit(code)
+
+
+def _debug() -> None:
+    if os.environ.get("RECIPECTL_DEBUG") == "1":
+        traceback.print_exc()
+
+
+def _bug(console: Any, error: Exception) -> int:
+    from recipectl.errors import RecipectlError
+    from recipectl.fsio import write_atomic
+    from recipectl.settings import load
+
+    _debug()
+    text = f"recipectl {__version__}, python {sys.version.split()[0]}\n\n{traceback.format_exc()}"
+    path = load().state_dir / "crashes" / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}.txt"
+    try:
+        write_atomic(path, console.redact(text), mode=0o600)
+        where = str(path)
+    except OSError:
+        where = "nowhere: the state directory cannot be written"
+    console.error(
+        RecipectlError(
+            f"this is a bug in recipectl: {type(error).__name__}: {error}",
+            details=[f"the traceback is in {where}"],
+            next_step="report it with that file; RECIPECTL_DEBUG=1 prints the traceback",
+        )
+    )
+    return RecipectlError.exit_code
+
+
+def _sets(values: list[str] | None) -> list[str]:
+    return list(values or [])
+
+
+@app.command("list")
+def list_(json: Json = False) -> None:
+    """List the recipes: lanes, models, K, license, evidence, and whether they run here."""
+    _call("list", json)
+
+
+@app.command()
+def show(
+    name: Name = None,
+    sm: Sm = None,
+    variant: Variant = None,
+    k: K = None,
+    sets: Sets = None,
+    geometry: Annotated[
+        bool, typer.Option("--geometry", help="KV bytes per token and page, drafter block, pool size.")
+    ] = False,
+    evidence: Annotated[bool, typer.Option("--evidence", help="Every value with its source, date and status.")] = False,
+    argv: Annotated[bool, typer.Option("--argv", help="The exact engine argv of every rank.")] = False,
+    json: Json = False,
+) -> None:
+    """Show a recipe: models, speculative config, capture sizes, every K rule with its verdict and source."""
+    _call(
+        "show",
+        json,
+        name=name,
+        sm=sm,
+        variant=variant,
+        k=k,
+        sets=_sets(sets),
+        geometry=geometry,
+        evidence=evidence,
+        argv=argv,
+    )
+
+
+@app.command()
+def check(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME|FILE]...", help="Recipes, files, or overlays/NAME. Default: all.", show_default=False
+        ),
+    ] = None,
+    sm: Sm = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings are errors.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of recipe.yaml and stop.")] = False,
+    tree: Annotated[
+        Path | None,
+        typer.Option("--tree", metavar="DIR", help="For an overlay: the unpacked package to hold it against."),
+    ] = None,
+    rebase: Annotated[
+        bool, typer.Option("--rebase", help="For an overlay: print patches regenerated for --tree.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Check recipes and overlays: all findings at once, with file, line, rule and fix."""
+    _call("check", json, names=list(names or []), sm=sm, strict=strict, schema=schema, tree=tree, rebase=rebase)
+
+
+@app.command()
+def lock(
+    name: Name = None,
+    sm: Sm = None,
+    update: Annotated[
+        Literal["target", "drafter", "all"] | None,
+        typer.Option("--update", help="Resolve again what is already locked."),
+    ] = None,
+    dry_run: DryRun = False,
+    accept_license: Accept = None,
+    json: Json = False,
+) -> None:
+    """Resolve a recipe to commits, sha256 and digests; show what changes."""
+    _call("lock", json, name=name, sm=sm, update=update, dry_run=dry_run, accept_license=list(accept_license or []))
+
+
+@app.command()
+def pull(
+    name: Name = None,
+    sm: Sm = None,
+    only: Annotated[Literal["target", "drafter"] | None, typer.Option("--only", help="One of the two models.")] = None,
+    hosts: Hosts = None,
+    jobs: Jobs = None,
+    dry_run: DryRun = False,
+    accept_license: Accept = None,
+    json: Json = False,
+) -> None:
+    """Fetch exactly what the lock names and verify every byte. Locks on first use."""
+    _call(
+        "pull",
+        json,
+        name=name,
+        sm=sm,
+        only=only,
+        hosts=hosts,
+        jobs=jobs,
+        dry_run=dry_run,
+        accept_license=list(accept_license or []),
+    )
+
+
+@app.command()
+def verify(
+    name: Name = None,
+    sm: Sm = None,
+    full: Annotated[bool, typer.Option("--full", help="Read every byte again, whatever was remembered.")] = False,
+    jobs: Jobs = None,
+    json: Json = False,
+) -> None:
+    """Check models and images against the lock, offline."""
+    _call("verify", json, name=name, sm=sm, full=full, jobs=jobs)
+
+
+@app.command()
+def build(
+    name: Name = None,
+    sm: Sm = None,
+    variant: Variant = None,
+    dry_run: DryRun = False,
+    fetch_patches: Annotated[
+        bool, typer.Option("--fetch-patches", help="Download foreign patches after showing their license.")
+    ] = False,
+    patches: Annotated[
+        Path | None, typer.Option("--patches", metavar="DIR", help="Take foreign patches from this folder.")
+    ] = None,
+    accept_license: Accept = None,
+    json: Json = False,
+) -> None:
+    """Build the lane's overlay image and prove it: patched files hashed, checks run inside."""
+    _call(
+        "build",
+        json,
+        name=name,
+        sm=sm,
+        variant=variant,
+        dry_run=dry_run,
+        fetch_patches=fetch_patches,
+        patches=patches,
+        accept_license=list(accept_license or []),
+    )
+
+
+@app.command()
+def serve(
+    name: Name = None,
+    sm: Sm = None,
+    variant: Variant = None,
+    k: K = None,
+    sets: Sets = None,
+    drafter: Annotated[
+        str | None, typer.Option("--drafter", metavar="NAME|PATH", help="Another drafter, under the same rules.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", min=1, max=65535, help="Port of the API. Default: a free one.")
+    ] = None,
+    hosts: Hosts = None,
+    expose: Annotated[
+        str | None, typer.Option("--expose", metavar="ADDR", help="Listen on ADDR, with an API key.")
+    ] = None,
+    unqualified: Unqualified = False,
+    dry_run: DryRun = False,
+    accept_license: Accept = None,
+    json: Json = False,
+) -> None:
+    """Launch a recipe and wait until the server has proven itself on every gate."""
+    _call(
+        "serve",
+        json,
+        name=name,
+        sm=sm,
+        variant=variant,
+        k=k,
+        sets=_sets(sets),
+        drafter=drafter,
+        port=port,
+        hosts=hosts,
+        expose=expose,
+        unqualified=unqualified,
+        dry_run=dry_run,
+        accept_license=list(accept_license or []),
+    )
+
+
+@app.command()
+def gate(
+    name: Name = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Keep checking; exit with the reason when the server fails.")
+    ] = False,
+    every: Annotated[float, typer.Option("--every", min=0.1, help="Seconds between checks with --watch.")] = 10.0,
+    json: Json = False,
+) -> None:
+    """Run the gates again on a live server."""
+    _call("gate", json, name=name, watch=watch, every=every)
+
+
+@app.command()
+def status(name: Name = None, json: Json = False) -> None:
+    """Show the deployments of this machine and whether they are alive."""
+    _call("status", json, name=name)
+
+
+@app.command()
+def logs(
+    name: Name = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing.")] = False,
+    rank: Annotated[int, typer.Option("--rank", min=0, help="Which rank's log.")] = 0,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Only the last N lines; 0 for all.")] = 0,
+) -> None:
+    """Print the engine's log."""
+    _call("logs", name=name, follow=follow, rank=rank, lines=lines)
+
+
+@app.command()
+def stop(
+    name: Name = None,
+    all_: Annotated[bool, typer.Option("--all", help="Every deployment of this machine.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Kill what does not end by itself.")] = False,
+    json: Json = False,
+) -> None:
+    """Stop a deployment, then list again what is left."""
+    _call("stop", json, name=name, all_=all_, force=force)
+
+
+@app.command()
+def bench(
+    name: Name = None,
+    url: Annotated[
+        str | None, typer.Option("--url", help="Any OpenAI-compatible server, instead of a deployment.")
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", help="With --url: the served model name.")] = None,
+    sm: Sm = None,
+    phases: Annotated[
+        str | None, typer.Option("--phases", help="Comma-separated protocols. Default: counting,prose.")
+    ] = None,
+    concurrency: Annotated[
+        str | None, typer.Option("--concurrency", "-c", help="Comma-separated. Default: 1,2,4.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", min=1, help="Tokens per request. Default: 200.")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option("--rounds", min=1, help="Rounds per cell. Default: 3.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", min=0, help="Default: the protocol's (0, greedy).")
+    ] = None,
+    prompts: Annotated[
+        Path | None, typer.Option("--prompts", metavar="FILE", help="Prompt file for protocols that take one.")
+    ] = None,
+    lossless: Annotated[bool, typer.Option("--lossless", help="Teacher-forced losslessness check.")] = False,
+    selftest: Annotated[
+        bool, typer.Option("--selftest", help="Measure this client against a server with known timing.")
+    ] = False,
+    export: Annotated[
+        Literal["vllm"] | None, typer.Option("--export", help="Also write the result in another tool's shape.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Write result, raw chunks, scrapes and HTML here.")
+    ] = None,
+    accept_license: Accept = None,
+    json: Json = False,
+) -> None:
+    """Measure tok/s, acceptance length and step time, so that others can repeat it."""
+    _call(
+        "bench",
+        json,
+        name=name,
+        url=url,
+        model=model,
+        sm=sm,
+        phases=phases,
+        concurrency=concurrency,
+        max_tokens=max_tokens,
+        rounds=rounds,
+        temperature=temperature,
+        prompts=prompts,
+        lossless=lossless,
+        selftest=selftest,
+        export=export,
+        out=out,
+        accept_license=list(accept_license or []),
+    )
+
+
+@app.command()
+def compare(
+    a: Annotated[str, typer.Argument(help="A bench result, or a recipe with --against.")],
+    b: Annotated[str | None, typer.Argument(help="The candidate result.", show_default=False)] = None,
+    against: Annotated[
+        Literal["published"] | None,
+        typer.Option("--against", help="Hold a result against its recipe's published table."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Compare two results: better, worse, no change or inconclusive. Exit code 10 on a regression."""
+    _call("compare", json, a=a, b=b, against=against)
+
+
+@app.command()
+def report(
+    receipt: Annotated[
+        str | None, typer.Argument(help="Receipt file. Default: the newest.", show_default=False)
+    ] = None,
+    format_: Annotated[Literal["text", "markdown", "html"], typer.Option("--format", help="How to print it.")] = "text",
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write there instead of stdout.")] = None,
+    json: Json = False,
+) -> None:
+    """Print a receipt again."""
+    _call("report", json, receipt=receipt, format_=format_, out=out)
+
+
+@app.command()
+def experiment(
+    file: Annotated[Path, typer.Argument(help="A frozen contract (YAML).")],
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Run a frozen experiment: stages, thresholds, stop rule. Exit code 10 if it fails."""
+    _call("experiment", json, file=file, dry_run=dry_run)
+
+
+@app.command()
+def notes(
+    name: Name = None,
+    sm: Sm = None,
+    format_: Annotated[
+        Literal["text", "markdown", "json", "notice", "cyclonedx"], typer.Option("--format", help="How to print them.")
+    ] = "text",
+) -> None:
+    """What is used, under which license, from whom: licenses, credits, obligations, amendments."""
+    _call("notes", format_ in ("json", "cyclonedx"), name=name, sm=sm, format_=format_)
+
+
+@app.command()
+def doctor(name: Name = None, sm: Sm = None, hosts: Hosts = None, json: Json = False) -> None:
+    """Check this machine (and others) for what a recipe needs; each row with its fix."""
+    _call("doctor", json, name=name, sm=sm, hosts=hosts)
+
+
+@app.command()
+def use(name: Annotated[str, typer.Argument(help="Recipe name.")]) -> None:
+    """Set the recipe that is meant when NAME is left out."""
+    _call("use", name=name)
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="Name of the new recipe.")],
+    from_: Annotated[str, typer.Option("--from", help="Recipe to start from.")],
+) -> None:
+    """Start a new recipe from an existing one."""
+    _call("new", name=name, from_=from_)
+
+
+@app.command()
+def demo(
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the server running.")] = False,
+    json: Json = False,
+) -> None:
+    """The whole path on this machine: check, lock, verify, serve, gate, bench, receipt, stop. No GPU needed."""
+    _call("demo", json, keep=keep)
+
+
+def run(argv: list[str]) -> int:
+    """Run one command line; the exit code of the process."""
+    try:
+        app(args=argv, prog_name="recipectl")
+    except SystemExit as stop_:
+        return stop_.code if isinstance(stop_.code, int) else (0 if stop_.code is None else 2)
+    return 0
