@@ -32,7 +32,7 @@ app = typer.Typer(
 )
 
 Name = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", help="Recipe name, or path of a recipe.yaml.", show_default=False)
+    str | None, typer.Argument(metavar="NAME", help="Recipe name, or path of a recipe.yaml.", show_default=False)
 ]
 Sm = Annotated[
     str | None, typer.Option("--sm", help="SM family: 100, 103, 121, 90 or cpu. Default: this machine's GPU.")
@@ -190,7 +190,7 @@ def check(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME|FILE]...", help="Recipes, files, or overlays/NAME. Default: all.", show_default=False
+            metavar="NAME|FILE...", help="Recipes, files, or overlays/NAME. Default: all.", show_default=False
         ),
     ] = None,
     sm: Sm = None,

@@ -1,0 +1,108 @@
+"""Guards and fixtures that every test shares.
+
+No test may touch the user's folders or leave this machine: the environment is emptied of hub and Docker settings,
+HOME is a temporary folder, and a connection to anything but loopback raises.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recipectl.console import Console
+from recipectl.settings import Settings, load
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = Path(__file__).resolve().parent / "data"
+_CLEARED = ("HF_", "HUGGING", "DOCKER_", "RECIPECTL_", "VLLM_", "XDG_")
+# What .ci/run sets must survive the clearing.
+_KEPT = ("RECIPECTL_TEST_REQUIRE",)
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    for name in list(os.environ):
+        if name.startswith(_CLEARED) and name not in _KEPT:
+            monkeypatch.delenv(name)
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("CACHE", "STATE", "DATA"):
+        monkeypatch.setenv(f"RECIPECTL_{name}", str(home / name.lower()))
+    monkeypatch.setenv("RECIPECTL_SETTINGS", str(home / "settings.toml"))
+    monkeypatch.setenv("HF_HUB_DISABLE_TELEMETRY", "1")
+    monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")
+
+
+@pytest.fixture(autouse=True)
+def _loopback_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: Any) -> None:
+        if self.family in (socket.AF_INET, socket.AF_INET6) and not str(address[0]).startswith(("127.", "::1", "localhost", "10.77.")):
+            raise AssertionError(f"a test tried to reach {address}")
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", guarded)
+    yield
+
+
+@pytest.fixture
+def settings() -> Settings:
+    """Settings whose folders are this test's own."""
+    return load(dict(os.environ))
+
+
+@dataclass
+class Captured:
+    """A console with what it wrote."""
+
+    console: Console
+    out: io.StringIO
+    err: io.StringIO
+
+
+@pytest.fixture
+def captured() -> Captured:
+    """A console for people, captured."""
+    out, err = io.StringIO(), io.StringIO()
+    return Captured(Console(out=out, err=err), out, err)
+
+
+@pytest.fixture
+def console(captured: Captured) -> Console:
+    """Just the console of `captured`."""
+    return captured.console
+
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def cli() -> Cli:
+    """Run the command line as a user would: `cli("check", "name", env={...})` -> the completed process."""
+
+    def run(
+        *argv: str, env: dict[str, str] | None = None, timeout: float = 120, cwd: Path | None = None, stdin: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "recipectl", *argv], env={**os.environ, **(env or {})}, capture_output=True, text=True,
+            timeout=timeout, check=False, cwd=cwd or ROOT, input=stdin,
+        )  # fmt: skip
+
+    return run
+
+
+def need(what: str, reason: str) -> None:
+    """Skip for a reason that is printed, unless RECIPECTL_TEST_REQUIRE says that `what` must be here."""
+    if what in os.environ.get("RECIPECTL_TEST_REQUIRE", "").split(","):
+        pytest.fail(f"{what} is required here: {reason}")
+    pytest.skip(f"{what}: {reason}")
