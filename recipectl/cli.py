@@ -152,7 +152,7 @@ def _sets(values: list[str] | None) -> list[str]:
 
 @app.command("list")
 def list_(json: Json = False) -> None:
-    """List the recipes: lanes, models, K, license, evidence, and whether they run here."""
+    """List the recipes, and which of them run here."""
     _call("list", json)
 
 
@@ -170,7 +170,10 @@ def show(
     argv: Annotated[bool, typer.Option("--argv", help="The exact engine argv of every rank.")] = False,
     json: Json = False,
 ) -> None:
-    """Show a recipe: models, speculative config, capture sizes, every K rule with its verdict and source."""
+    """Show a recipe with every K rule and its source.
+
+    Models, the exact speculative config, composed capture sizes, each rule with its verdict.
+    """
     _call(
         "show",
         json,
@@ -205,7 +208,10 @@ def check(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Check recipes and overlays: all findings at once, with file, line, rule and fix."""
+    """Check recipes and overlays, all findings at once.
+
+    Each finding has file, line, rule and fix. Exit code 3 if there is an error.
+    """
     _call("check", json, names=list(names or []), sm=sm, strict=strict, schema=schema, tree=tree, rebase=rebase)
 
 
@@ -221,7 +227,7 @@ def lock(
     accept_license: Accept = None,
     json: Json = False,
 ) -> None:
-    """Resolve a recipe to commits, sha256 and digests; show what changes."""
+    """Resolve to commits and sha256, and show what changes."""
     _call("lock", json, name=name, sm=sm, update=update, dry_run=dry_run, accept_license=list(accept_license or []))
 
 
@@ -236,7 +242,10 @@ def pull(
     accept_license: Accept = None,
     json: Json = False,
 ) -> None:
-    """Fetch exactly what the lock names and verify every byte. Locks on first use."""
+    """Fetch what the lock names and verify every byte.
+
+    Locks on first use and prints what it pinned; afterwards it only obeys the lock.
+    """
     _call(
         "pull",
         json,
@@ -277,7 +286,10 @@ def build(
     accept_license: Accept = None,
     json: Json = False,
 ) -> None:
-    """Build the lane's overlay image and prove it: patched files hashed, checks run inside."""
+    """Build the overlay image and prove it from inside.
+
+    Patched files are hashed and the overlay's checks run in the image; a failed check deletes the tag.
+    """
     _call(
         "build",
         json,
@@ -313,7 +325,7 @@ def serve(
     accept_license: Accept = None,
     json: Json = False,
 ) -> None:
-    """Launch a recipe and wait until the server has proven itself on every gate."""
+    """Launch a recipe; READY once every gate has passed."""
     _call(
         "serve",
         json,
@@ -347,7 +359,7 @@ def gate(
 
 @app.command()
 def status(name: Name = None, json: Json = False) -> None:
-    """Show the deployments of this machine and whether they are alive."""
+    """Show the deployments and whether they are alive."""
     _call("status", json, name=name)
 
 
@@ -410,7 +422,7 @@ def bench(
     accept_license: Accept = None,
     json: Json = False,
 ) -> None:
-    """Measure tok/s, acceptance length and step time, so that others can repeat it."""
+    """Measure tok/s, acceptance length and step time."""
     _call(
         "bench",
         json,
@@ -442,7 +454,10 @@ def compare(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Compare two results: better, worse, no change or inconclusive. Exit code 10 on a regression."""
+    """Compare two results; exit code 10 on a regression.
+
+    Better, worse, no change or inconclusive, from paired rounds with a confidence interval.
+    """
     _call("compare", json, a=a, b=b, against=against)
 
 
@@ -465,7 +480,10 @@ def experiment(
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Run a frozen experiment: stages, thresholds, stop rule. Exit code 10 if it fails."""
+    """Run a frozen contract: stages, thresholds, stop rule.
+
+    Exit code 10 if it fails.
+    """
     _call("experiment", json, file=file, dry_run=dry_run)
 
 
@@ -477,19 +495,19 @@ def notes(
         Literal["text", "markdown", "json", "notice", "cyclonedx"], typer.Option("--format", help="How to print them.")
     ] = "text",
 ) -> None:
-    """What is used, under which license, from whom: licenses, credits, obligations, amendments."""
+    """Licenses, credits, obligations and amendments."""
     _call("notes", format_ in ("json", "cyclonedx"), name=name, sm=sm, format_=format_)
 
 
 @app.command()
 def doctor(name: Name = None, sm: Sm = None, hosts: Hosts = None, json: Json = False) -> None:
-    """Check this machine (and others) for what a recipe needs; each row with its fix."""
+    """Check this machine for what a recipe needs."""
     _call("doctor", json, name=name, sm=sm, hosts=hosts)
 
 
 @app.command()
 def use(name: Annotated[str, typer.Argument(help="Recipe name.")]) -> None:
-    """Set the recipe that is meant when NAME is left out."""
+    """Set the recipe meant when NAME is left out."""
     _call("use", name=name)
 
 
@@ -507,7 +525,10 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the server running.")] = False,
     json: Json = False,
 ) -> None:
-    """The whole path on this machine: check, lock, verify, serve, gate, bench, receipt, stop. No GPU needed."""
+    """The whole path on a real engine, no GPU needed.
+
+    Check, lock, verify, serve, gate, bench, receipt, stop.
+    """
     _call("demo", json, keep=keep)
 
 
