@@ -21,9 +21,9 @@ VERBS = """
 def test_help_lists_every_verb_in_full(cli: Cli) -> None:
     done = cli("--help")
     assert done.returncode == 0
-    listed = re.findall(r"^  ([a-z]+)  +\S", done.stdout.split("Commands:")[1], re.M)
-    assert listed == VERBS
-    assert "..." not in done.stdout, "a summary is cut off in the list of commands"
+    commands = done.stdout.split("Commands:")[1]
+    assert re.findall(r"^  ([a-z]+)  +\S", commands, re.M) == VERBS
+    assert "..." not in commands, "a summary is cut off in the list of commands"
 
 
 @pytest.mark.parametrize("verb", VERBS)
