@@ -22,6 +22,10 @@ from recipectl.recipe.schema import Recipe
 LOCK_SCHEMA = 1
 
 
+class NewerLock(PinError):
+    """A lock that a newer recipectl wrote: never replaced, since that would lose what this one cannot read."""
+
+
 class _Locked(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -60,6 +64,9 @@ class Facts(_Locked):
     quantization: str | None = None
     tensors: dict[str, int] = {}
     tokenizer_sha256: str | None = None
+    kv: dict[str, int] = Field(
+        default={}, description="what KV geometry needs: geometry_model.kv_numbers of config.json"
+    )
 
 
 class LockedModel(_Locked):
@@ -170,7 +177,7 @@ def load(text: str, name: str) -> Lock:
         raise PinError("the lock is not YAML", on=name, seen=str(err).replace("\n", " "), next_step=remade) from err
     schema = data.get("schema") if isinstance(data, dict) else None
     if isinstance(schema, int) and schema > LOCK_SCHEMA:
-        raise PinError(
+        raise NewerLock(
             "the lock was written by a newer recipectl",
             on=name,
             seen=f"schema {schema}",

@@ -18,6 +18,9 @@ class ModelFiles(Strict):
     allow: list[str] = Field(default=DEFAULT_ALLOW, description="glob patterns of files that the engine needs")
     required: list[str] = Field(default=[], description="exact names that must be in the lock (rule K009)")
     sha256: dict[str, Sha256Prefix] = Field(default={}, description="published hashes or prefixes, by file name")
+    roles: dict[str, str] = Field(
+        default={}, description="files in an unchecked format (bin, pkl, GGUF): exact name -> what it is for"
+    )
 
 
 class Expect(Strict):

@@ -1,0 +1,94 @@
+"""What may lie in a model folder. Weights only as safetensors; code only if the recipe names it by sha256; nothing
+that runs on being loaded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+
+from recipectl.errors import PinError
+from recipectl.fsio import sha256_file
+from recipectl.hub.inspect import read_config
+from recipectl.hub.safetensors import check_index, read_header
+from recipectl.hub.store import safe_name, walk
+from recipectl.recipe.model import Model
+
+# Formats whose weights this program cannot check: pickles run code, GGUF and the others are not read here.
+UNCHECKED = (
+    ".bin",
+    ".pkl",
+    ".pickle",
+    ".ckpt",
+    ".pth",
+    ".gguf",
+    ".ggml",
+    ".h5",
+    ".msgpack",
+    ".onnx",
+    ".npz",
+    ".joblib",
+)
+INDEX = "model.safetensors.index.json"
+
+
+def check_names(names: Iterable[str], model: Model) -> None:
+    """Refuse names that lead out of the folder, and formats that cannot be checked unless the recipe names their role.
+
+    PinError lists all of them.
+    """
+    bad = []
+    for name in names:
+        safe_name(name)
+        if PurePosixPath(name).suffix.lower() in UNCHECKED and name not in model.files.roles:
+            bad.append(name)
+    if bad:
+        raise PinError(
+            "weights in a format that cannot be checked", on=model.repo or model.path, details=sorted(bad),
+            expected="safetensors",
+            next_step="leave them out with files.allow, or name each under files.roles with its use",
+        )  # fmt: skip
+
+
+def python_files(names: Iterable[str]) -> list[str]:
+    """Code among the files of a model."""
+    return sorted(n for n in names if PurePosixPath(n).suffix in (".py", ".so", ".pyc", ".pyx"))
+
+
+def check_remote_code(code: Mapping[str, str], config: Mapping[str, object], model: Model) -> None:
+    """Code in the tree (name -> sha256) and `auto_map` in config.json only with the recipe's consent, file by file.
+
+    PinError lists what was found, with the lines to put in the recipe once somebody has read the code.
+    """
+    allowed = model.remote_code.files if model.remote_code else {}
+    bad = [f"{name}: sha256 {sha}" for name, sha in sorted(code.items()) if allowed.get(name) != sha]
+    auto_map = config.get("auto_map")
+    if isinstance(auto_map, dict) and not allowed:
+        bad += [f"config.json auto_map: {key} -> {value}" for key, value in sorted(auto_map.items())]
+    if bad:
+        raise PinError(
+            "the model brings code that the recipe does not allow", on=model.repo or model.path, details=bad,
+            next_step="read the code, then name each file with its sha256 under remote_code.files in the recipe",
+        )  # fmt: skip
+
+
+def check_folder(folder: Path, model: Model) -> None:
+    """Everything above on a folder of real files, and the weights' headers against their index. PinError."""
+    names = walk(folder)
+    for name in names:
+        if (folder / name).is_symlink() and not (folder / name).resolve().is_relative_to(folder.resolve()):
+            raise PinError("a symlink leads out of the model's folder", on=name, seen=(folder / name).readlink())
+        if (folder / name).is_symlink():
+            raise PinError(
+                "a symlink lies in the model's folder", on=name, seen=(folder / name).readlink(),
+                expected="a real file",
+                next_step=f"replace it: cp --remove-destination $(readlink -f {name}) {name}",
+            )  # fmt: skip
+    check_names(names, model)
+    code = {name: sha256_file(folder / name) for name in python_files(names)}
+    check_remote_code(code, read_config(folder / "config.json"), model)
+    headers = {n: read_header(folder / n) for n in names if n.endswith(".safetensors")}
+    if not headers and not model.files.roles:
+        raise PinError("the model has no weights", on=str(folder), expected="*.safetensors")
+    if INDEX in names:
+        check_index(json.loads((folder / INDEX).read_bytes()), headers, INDEX)
