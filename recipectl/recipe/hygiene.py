@@ -1,0 +1,149 @@
+"""What a recipe must not hold: placeholders, secrets, shell, flags that recipectl composes. PURE."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from recipectl.recipe.findings import Finding
+from recipectl.recipe.merge import Path
+
+Say = Callable[[str, Path, str, str | None], Finding]
+
+_PLACEHOLDER = re.compile(
+    r"\{\{.*?\}\}|\$\{\w+[^}]*\}|\$[A-Za-z_]\w*|(?<![\w\"'])\{[A-Za-z_][\w.\-]*\}"
+    r"|<[A-Z_]{2,}>|<[a-z]+(?:[ \-][a-z\d]+)+>|<[a-z_]*(?:ip|host|path|dir|user|port)>|%[A-Z_]{3,}%"
+    r"|\b(?:CHANGE_?ME|TODO|FIXME|XXX+)\b|\byour[-_]\w[\w\-]*"
+)
+_SHELL = re.compile(r"\$\(|`|&&|\|\||;\s|\s\|\s|\s>>?\s|^\s*(?:ba|z)?sh\s+-c\b|\s--[a-z][\w\-]*|^--?[a-z][\w\-]*")
+_COMMENT = re.compile(r"\s#(?:\s|$)")
+_SECRET_VALUE = re.compile(
+    r"\bhf_[A-Za-z0-9]{16,}|\bsk-[A-Za-z0-9_\-]{16,}|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}|\bnvapi-[\w\-]{16,}"
+    r"|\bAKIA[A-Z0-9]{16}\b|\bglpat-[\w\-]{16,}|-----BEGIN [A-Z ]*PRIVATE KEY|\b[Bb]earer\s+[\w.\-]{16,}|://[^/\s:@]+:[^/\s@]+@"
+)
+_SECRET_NAME = re.compile(
+    r"(?i)(?:^|[_\-])(?:token|api[_\-]?key|secret|password|passwd|access[_\-]?key|private[_\-]?key)\Z"
+)
+
+# Flags that recipectl composes, by underscore name -> where the recipe says it instead.
+OWNED: dict[str, str] = {
+    "host": "serve binds 127.0.0.1; `serve --expose` opens it",
+    "port": "`serve --port`",
+    "model": "`target` and `models`",
+    "model_path": "`target` and `models`",
+    "served_model_name": "the recipe's name is served",
+    "api_key": "`serve --expose` makes one and keeps it in a 0600 file",
+    "hf_token": "only `pull` and `lock` read a token, from HF_TOKEN",
+    "speculative_config": "`speculative`",
+    "speculative_algorithm": "`speculative.method`",
+    "speculative_draft_model_path": "`drafter` and `models`",
+    "speculative_num_steps": "`speculative.k`",
+    "speculative_num_draft_tokens": "`speculative.k` (SGLang counts one more for the same K)",
+    "num_speculative_tokens": "`speculative.k`",
+    "tensor_parallel_size": "`parallel.tensor`",
+    "tp_size": "`parallel.tensor`",
+    "pipeline_parallel_size": "`parallel.pipeline`",
+    "pp_size": "`parallel.pipeline`",
+    "decode_context_parallel_size": "`parallel.decode_context`",
+    "data_parallel_size": "`parallel.data`",
+    "dp_size": "`parallel.data`",
+    "enable_expert_parallel": "`parallel.expert`",
+    "distributed_executor_backend": "`nodes`",
+    "nnodes": "`nodes`",
+    "node_rank": "`nodes`; each host gets its own rank",
+    "master_addr": "the first host of `serve --hosts`",
+    "master_port": "the first host of `serve --hosts`",
+    "dist_init_addr": "the first host of `serve --hosts`",
+    "headless": "`nodes`; ranks above 0 run headless",
+    "revision": "`models.NAME.revision`",
+    "code_revision": "`models.NAME.revision` and `remote_code`",
+    "tokenizer_revision": "`models.NAME.revision`",
+}
+
+
+def check(say: Say, merged: Mapping[str, Any]) -> list[Finding]:
+    """Findings P011 to P014, each line of the file once."""
+    found: dict[tuple[str, int, int], Finding] = {}
+    for code, path, message, fix in _all(merged):
+        finding = say(code, path, message, fix)
+        found.setdefault((code, finding.line, finding.column), finding)
+    return list(found.values())
+
+
+def _all(merged: Mapping[str, Any]) -> Iterator[tuple[str, Path, str, str | None]]:
+    for path, text in _texts(merged, ()):
+        if _SECRET_VALUE.search(text):
+            yield (
+                "P012", path, "the value looks like a secret",
+                "remove it and revoke it: recipes are shared. Only HF_TOKEN in the environment of `pull` is read",
+            )  # fmt: skip
+    for section in ("lanes", "variants"):
+        for path, lane in _lane_paths(merged.get(section), (section,), 1 if section == "lanes" else 2):
+            yield from _in_lane(lane, path)
+
+
+def _lane_paths(value: Any, path: Path, depth: int) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    if not isinstance(value, dict):
+        return
+    if depth == 0:
+        yield path, value
+        return
+    for key, inner in value.items():
+        yield from _lane_paths(inner, (*path, key), depth - 1)
+
+
+def _in_lane(lane: Mapping[str, Any], path: Path) -> Iterator[tuple[str, Path, str, str | None]]:
+    speculative = lane.get("speculative")
+    options = speculative.get("options") if isinstance(speculative, dict) else None
+    sections: list[tuple[Path, Any]] = [
+        ((*path, "args"), lane.get("args")),
+        ((*path, "env"), lane.get("env")),
+        ((*path, "container"), lane.get("container")),
+        ((*path, "speculative", "options"), options),
+    ]
+    for at, section in sections:
+        for where, text in _texts(section, at):
+            yield from _in_text(where, text)
+    for at, section in (*sections[:2], sections[3]):
+        yield from _in_keys(at, section)
+
+
+def _in_text(where: Path, text: str) -> Iterator[tuple[str, Path, str, str | None]]:
+    if found := _PLACEHOLDER.search(text):
+        yield (
+            "P011", where, f"`{found.group()}` is a placeholder",
+            "write the value itself; a value that differs per host is named under `per_rank_env`",
+        )  # fmt: skip
+    elif _COMMENT.search(text):
+        yield "P013", where, "a comment stands inside the value and would be passed on", "move it behind the quotes"
+    elif found := _SHELL.search(text):
+        yield (
+            "P013", where, f"`{found.group().strip()}` is shell or a second flag: values are passed on as they are",
+            "write each flag as its own key under `args`, without dashes in front",
+        )  # fmt: skip
+
+
+def _in_keys(at: Path, section: Any) -> Iterator[tuple[str, Path, str, str | None]]:
+    for key, value in section.items() if isinstance(section, dict) else ():
+        name = str(key).lstrip("-").replace("-", "_")
+        if _SECRET_NAME.search(name) and name not in OWNED and value not in ("", None):
+            yield "P012", (*at, key), f"`{key}` is the name of a secret", "remove it: recipes are shared"
+        if at[-1] == "env":
+            continue
+        if name in OWNED:
+            yield "P014", (*at, key), f"recipectl composes `{name}` itself", f"remove it; say it by {OWNED[name]}"
+        elif name != key:
+            yield "P007", (*at, key), f"`{key}` is not an argument name", f"write `{name}`, with underscores"
+
+
+def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    """Every text below a value, with its path."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _texts(inner, (*path, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _texts(inner, (*path, index))
