@@ -142,14 +142,19 @@ def _rich_progress(text: str, total: float | None, unit: str, redact: object) ->
         TimeElapsedColumn,
         TimeRemainingColumn,
         TransferSpeedColumn,
-    )  # fmt: skip
+    )
     from rich.progress import (
         Progress as Bar,
     )
 
     bytes_ = unit == "B"
-    columns = [SpinnerColumn(), TextColumn("{task.description}"), *([BarColumn()] if total else []),
-               *([DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()] if bytes_ else []), TimeElapsedColumn()]  # fmt: skip
+    columns = [
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        *([BarColumn()] if total else []),
+        *([DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()] if bytes_ else []),
+        TimeElapsedColumn(),
+    ]
     bar = Bar(*columns, console=RichConsole(stderr=True), transient=True)
     clean = redact if callable(redact) else str
 

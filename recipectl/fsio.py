@@ -46,7 +46,9 @@ def write_json(path: Path, value: object, *, mode: int = 0o644) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path, doing: str, *, wait_s: float | None = None, notice: Callable[[str], None] | None = None) -> Iterator[None]:
+def locked(
+    path: Path, doing: str, *, wait_s: float | None = None, notice: Callable[[str], None] | None = None
+) -> Iterator[None]:
     """Hold an advisory lock; the kernel frees it when the holder dies.
 
     `wait_s` None waits for ever, 0 fails at once. The lock file names its holder, so that whoever waits can say for
@@ -65,7 +67,9 @@ def locked(path: Path, doing: str, *, wait_s: float | None = None, notice: Calla
                 holder = handle.read().strip() or "another process"
                 if deadline is not None and time.monotonic() >= deadline:
                     raise UsageError(
-                        f"{doing} is already under way", on=str(path), seen=f"held by {holder}",
+                        f"{doing} is already under way",
+                        on=str(path),
+                        seen=f"held by {holder}",
                         next_step="wait for it, or stop it, then try again",
                     ) from None
                 if notice and not told:
@@ -150,10 +154,17 @@ class HashCache:
             return known
         value = sha256_file(path, on_bytes)
         if self._key(path) != key:
-            raise RecipectlError("a file changed while it was hashed", on=str(path), next_step="stop what writes to it, try again")
+            raise RecipectlError(
+                "a file changed while it was hashed", on=str(path), next_step="stop what writes to it, try again"
+            )
         self._known[key] = value
         self._dirty = True
         return value
+
+    def remember(self, path: Path, sha256: str) -> None:
+        """Keep a hash that was computed while the file was written. Call it after the last rename: that sets ctime."""
+        self._known[self._key(path)] = sha256
+        self._dirty = True
 
     def save(self) -> None:
         """Write the cache back if it has learned anything."""

@@ -52,12 +52,20 @@ def dump(receipt: Receipt) -> str:
         "subject": [{"name": s.name, "digest": {"sha256": s.sha256.removeprefix("sha256:")}} for s in receipt.subjects],
         "predicateType": PREDICATE,
         "predicate": {
-            "schema": SCHEMA, "tool": f"recipectl {__version__}", "kind": receipt.kind, "recipe": receipt.recipe,
-            "lane": receipt.lane, "started": receipt.started, "ended": receipt.ended, "partial": receipt.partial,
-            "ran": dict(receipt.ran), "seen": dict(receipt.seen), "notes": dict(receipt.notes),
+            "schema": SCHEMA,
+            "tool": f"recipectl {__version__}",
+            "kind": receipt.kind,
+            "recipe": receipt.recipe,
+            "lane": receipt.lane,
+            "started": receipt.started,
+            "ended": receipt.ended,
+            "partial": receipt.partial,
+            "ran": dict(receipt.ran),
+            "seen": dict(receipt.seen),
+            "notes": dict(receipt.notes),
             "amendments": list(receipt.amendments),
         },
-    }  # fmt: skip
+    }
     return json.dumps(statement, indent=2, sort_keys=True, ensure_ascii=False, default=str) + "\n"
 
 
@@ -70,9 +78,17 @@ def load(text: str, name: str) -> Receipt:
         if schema != SCHEMA:
             raise UsageError("the receipt has another schema", on=name, seen=schema, expected=SCHEMA)
         return Receipt(
-            kind=p["kind"], recipe=p["recipe"], lane=p["lane"], started=p["started"], ended=p["ended"],
+            kind=p["kind"],
+            recipe=p["recipe"],
+            lane=p["lane"],
+            started=p["started"],
+            ended=p["ended"],
             subjects=tuple(Subject(s["name"], s["digest"]["sha256"]) for s in data["subject"]),
-            ran=p["ran"], seen=p["seen"], notes=p["notes"], amendments=p["amendments"], partial=p["partial"],
-        )  # fmt: skip
+            ran=p["ran"],
+            seen=p["seen"],
+            notes=p["notes"],
+            amendments=p["amendments"],
+            partial=p["partial"],
+        )
     except (ValueError, KeyError, TypeError) as err:
         raise UsageError("this is not a recipectl receipt", on=name, seen=f"{type(err).__name__}: {err}") from err

@@ -12,8 +12,20 @@ from typing import Any, Literal, cast
 from recipectl.errors import UsageError
 
 HUB = "https://huggingface.co"
-_KEYS = {"use", "hub_endpoint", "default_recipe", "hosts", "engine_python", "docker_host", "cache_dir", "state_dir",
-         "accept_licenses", "recipes_dirs"}  # fmt: skip
+_KEYS = {
+    "use",
+    "hub_endpoint",
+    "default_recipe",
+    "hosts",
+    "engine_python",
+    "docker_host",
+    "cache_dir",
+    "state_dir",
+    "accept_licenses",
+    "recipes_dirs",
+    "hub_timeout_s",
+    "hub_retries",
+}
 
 
 @dataclass(frozen=True)
@@ -21,7 +33,8 @@ class Settings:
     """Everything that is not the recipe: where files live, which hub, which hosts, which use is permitted.
 
     `token_file` and the variable HF_TOKEN are read by `pull` and `lock` alone, through `hub_token()`; the value is
-    never part of this object, so it cannot end up in a receipt.
+    never part of this object, so it cannot end up in a receipt. `hub_timeout_s` is how long a silent hub is waited for;
+    `hub_retries` how often in a row it may fail before pull gives up.
     """
 
     cache_dir: Path
@@ -36,6 +49,8 @@ class Settings:
     docker_host: str | None = None
     recipes_dirs: tuple[Path, ...] = ()
     accept_licenses: tuple[str, ...] = ()
+    hub_timeout_s: float = 30.0
+    hub_retries: int = 5
     json: bool = False
     quiet: bool = False
     environ: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
@@ -79,6 +94,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         raise UsageError("the setting `use` is not known", on=str(file), seen=use, expected="research or commercial")
     python = env.get("RECIPECTL_ENGINE_PYTHON") or given.get("engine_python")
     hosts = env["RECIPECTL_HOSTS"].split(",") if env.get("RECIPECTL_HOSTS") else given.get("hosts", [])
+    timeout, retries = _number(env, given, file, "hub_timeout_s", 30.0), _number(env, given, file, "hub_retries", 5)
     return Settings(
         cache_dir=cache.expanduser(),
         state_dir=state.expanduser(),
@@ -92,8 +108,24 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         docker_host=env.get("RECIPECTL_DOCKER_HOST") or env.get("DOCKER_HOST") or given.get("docker_host"),
         recipes_dirs=tuple(Path(p).expanduser() for p in given.get("recipes_dirs", [])),
         accept_licenses=tuple(given.get("accept_licenses", [])),
+        hub_timeout_s=timeout,
+        hub_retries=max(1, int(retries)),
         environ=env,
     )
+
+
+def _number(env: Mapping[str, str], given: Mapping[str, Any], file: Path, key: str, default: float) -> float:
+    """A positive number from RECIPECTL_<KEY> or the settings file."""
+    value = env.get(f"RECIPECTL_{key.upper()}") or given.get(key, default)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = 0.0
+    if number <= 0:
+        raise UsageError(
+            f"the setting `{key}` is no positive number", on=str(file), seen=value, expected=f"like {default}"
+        )
+    return number
 
 
 def _read(file: Path) -> dict[str, Any]:

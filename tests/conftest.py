@@ -26,6 +26,8 @@ DATA = Path(__file__).resolve().parent / "data"
 _CLEARED = ("HF_", "HUGGING", "DOCKER_", "RECIPECTL_", "VLLM_", "XDG_")
 # What .ci/run sets must survive the clearing.
 _KEPT = ("RECIPECTL_TEST_REQUIRE",)
+# 10.77.0.0/16 lies inside the network namespaces that the two-host tests make.
+_LOCAL = ("127.", "::1", "localhost", "10.77.")
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +49,8 @@ def _loopback_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     connect = socket.socket.connect
 
     def guarded(self: socket.socket, address: Any) -> None:
-        if self.family in (socket.AF_INET, socket.AF_INET6) and not str(address[0]).startswith(("127.", "::1", "localhost", "10.77.")):
+        inet = self.family in (socket.AF_INET, socket.AF_INET6)
+        if inet and not str(address[0]).startswith(_LOCAL):
             raise AssertionError(f"a test tried to reach {address}")
         connect(self, address)
 
@@ -91,12 +94,22 @@ def cli() -> Cli:
     """Run the command line as a user would: `cli("check", "name", env={...})` -> the completed process."""
 
     def run(
-        *argv: str, env: dict[str, str] | None = None, timeout: float = 120, cwd: Path | None = None, stdin: str | None = None
+        *argv: str,
+        env: dict[str, str] | None = None,
+        timeout: float = 120,
+        cwd: Path | None = None,
+        stdin: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "recipectl", *argv], env={**os.environ, **(env or {})}, capture_output=True, text=True,
-            timeout=timeout, check=False, cwd=cwd or ROOT, input=stdin,
-        )  # fmt: skip
+            [sys.executable, "-m", "recipectl", *argv],
+            env={**os.environ, **(env or {})},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            cwd=cwd or ROOT,
+            input=stdin,
+        )
 
     return run
 

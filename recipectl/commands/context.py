@@ -115,9 +115,11 @@ def choose_family(recipe: Recipe, sm: str | None) -> Family:
             raise UsageError("no such SM family", seen=f"--sm {sm}", expected="100, 103, 121, 90 or cpu")
         if family.name not in recipe.lanes:
             raise UsageError(
-                f"{recipe.name} has no lane {family.name}", seen=f"--sm {sm}", expected=f"one of {offered}",
+                f"{recipe.name} has no lane {family.name}",
+                seen=f"--sm {sm}",
+                expected=f"one of {offered}",
                 next_step=f"recipectl show {recipe.name}",
-            )  # fmt: skip
+            )
         return family
     from recipectl.gpu import gpus
 
@@ -130,9 +132,11 @@ def choose_family(recipe: Recipe, sm: str | None) -> Family:
     seen = ", ".join(f"{g.name} ({g.capability[0]}.{g.capability[1]})" for g in found) or "no NVIDIA GPU"
     first = next(iter(recipe.lanes)).removeprefix("sm")
     raise UsageError(
-        f"which lane of {recipe.name} is meant?", seen=seen, expected=f"--sm for one of {offered}",
+        f"which lane of {recipe.name} is meant?",
+        seen=seen,
+        expected=f"--sm for one of {offered}",
         next_step=f"add --sm {first}",
-    )  # fmt: skip
+    )
 
 
 def _lane(recipe: Recipe, lane_name: str, variant: str | None) -> Lane:
@@ -141,9 +145,10 @@ def _lane(recipe: Recipe, lane_name: str, variant: str | None) -> Lane:
     except KeyError:
         known = ", ".join({str(k): v for k, v in recipe.variants.items()}.get(lane_name, {})) or "none"
         raise UsageError(
-            f"{recipe.name} {lane_name} has no variant {variant!r}", expected=f"one of: {known}",
+            f"{recipe.name} {lane_name} has no variant {variant!r}",
+            expected=f"one of: {known}",
             next_step=f"recipectl show {recipe.name} --sm {lane_name.removeprefix('sm')}",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def require_lock(recipe: Recipe, lane_name: str, lock: Lock | None, entry: catalog.Entry) -> Lock:
@@ -154,9 +159,11 @@ def require_lock(recipe: Recipe, lane_name: str, lock: Lock | None, entry: catal
     reasons = drift(recipe, lock, lane_name)
     if reasons:
         raise PinError(
-            f"the lock of {recipe.name} is stale for lane {lane_name}", on=str(entry.lock_file), details=reasons,
+            f"the lock of {recipe.name} is stale for lane {lane_name}",
+            on=str(entry.lock_file),
+            details=reasons,
             next_step=command,
-        )  # fmt: skip
+        )
     return lock
 
 

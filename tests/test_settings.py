@@ -1,0 +1,52 @@
+"""Environment and file become one frozen object; wrong keys and values are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from recipectl.errors import UsageError
+from recipectl.settings import load
+
+
+def environment(tmp_path: Path, **more: str) -> dict[str, str]:
+    return {"HOME": str(tmp_path), "RECIPECTL_SETTINGS": str(tmp_path / "settings.toml"), **more}
+
+
+def test_defaults_follow_the_xdg_folders(tmp_path: Path) -> None:
+    settings = load({"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "st")})
+    assert settings.state_dir == tmp_path / "st" / "recipectl"
+    assert settings.cache_dir == tmp_path / ".cache" / "recipectl"
+    assert settings.use == "research"
+
+
+def test_the_file_sets_and_the_environment_wins(tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_text('use = "commercial"\nhosts = ["ssh://a", "ssh://b"]\nstate_dir = "/x"\n')
+    settings = load(environment(tmp_path, RECIPECTL_STATE=str(tmp_path / "mine")))
+    assert settings.use == "commercial"
+    assert settings.hosts == ("ssh://a", "ssh://b")
+    assert settings.state_dir == tmp_path / "mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [('use = "military"', "military"), ("us = 1", "us"), ("use = ", "Invalid value")],
+)
+def test_a_wrong_file_is_a_usage_error_that_names_it(tmp_path: Path, text: str, seen: str) -> None:
+    (tmp_path / "settings.toml").write_text(text)
+    with pytest.raises(UsageError) as wrong:
+        load(environment(tmp_path))
+    assert wrong.value.exit_code == 2
+    assert wrong.value.on == str(tmp_path / "settings.toml")
+    assert seen in (wrong.value.seen or "")
+
+
+def test_the_token_is_read_on_demand_and_never_kept(tmp_path: Path) -> None:
+    token = tmp_path / ".cache" / "huggingface" / "token"
+    token.parent.mkdir(parents=True)
+    token.write_text("hf_fromfile12345\n")
+    settings = load(environment(tmp_path))
+    assert settings.hub_token() == "hf_fromfile12345"
+    assert load(environment(tmp_path, HF_TOKEN="hf_fromenv12345")).hub_token() == "hf_fromenv12345"
+    assert "hf_from" not in repr(load(environment(tmp_path, HF_TOKEN="hf_fromenv12345")))
