@@ -62,6 +62,11 @@ OWNED: dict[str, str] = {
 }
 
 
+def looks_secret(name: str, value: str) -> bool:
+    """Whether a variable's name says that it holds a secret, or its value has the form of one."""
+    return bool(_SECRET_VALUE.search(value) or (value and _SECRET_NAME.search(name)))
+
+
 def check(say: Say, merged: Mapping[str, Any]) -> list[Finding]:
     """Findings P011 to P014, each line of the file once."""
     found: dict[tuple[str, int, int], Finding] = {}

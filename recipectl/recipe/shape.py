@@ -32,7 +32,12 @@ Locate = Callable[[Path], Path]
 
 
 def from_pydantic(
-    errors: Iterable[ErrorDetails], data: Mapping[str, Any], tree: Tree, file: str, locate: Locate
+    errors: Iterable[ErrorDetails],
+    data: Mapping[str, Any],
+    tree: Tree,
+    file: str,
+    locate: Locate,
+    root: type[BaseModel] = Recipe,
 ) -> list[Finding]:
     """Findings for pydantic's errors about `data`; `locate` maps a path of the merged data to one of the file.
 
@@ -44,7 +49,7 @@ def from_pydantic(
     for error in errors:
         extra = error["type"] == "extra_forbidden"
         path = _known_part(error["loc"][:-1] if extra else error["loc"], data)
-        code, message, fix = _say(error, path, data, tree, locate)
+        code, message, fix = _say(error, path, data, tree, locate, root)
         shown = locate(path)
         if code == "P003":
             shown = locate((*path, error["loc"][-1]))
@@ -81,7 +86,7 @@ def show_value(value: Any, raw: str | None = None) -> str:
 
 
 def _say(
-    error: ErrorDetails, path: Path, data: Mapping[str, Any], tree: Tree, locate: Locate
+    error: ErrorDetails, path: Path, data: Mapping[str, Any], tree: Tree, locate: Locate, root: type[BaseModel]
 ) -> tuple[str, str, str | None]:
     """Code, message and fix of one error."""
     kind, ctx, value = error["type"], error.get("ctx") or {}, _at(data, path)
@@ -91,7 +96,7 @@ def _say(
     said: tuple[str, str, str | None]
     match kind:
         case "extra_forbidden":
-            said = "P003", f"unknown key `{name}`", _fix_unknown(name, path)
+            said = "P003", f"unknown key `{name}`", _fix_unknown(name, path, root)
         case "missing":
             said = "P005", f"the key `{name}` is missing", f"add `{name}:`"
         case "value_error":
@@ -118,9 +123,9 @@ def _lower(text: str) -> str:
     return text[:1].lower() + text[1:]
 
 
-def _fix_unknown(name: str, parent: Path) -> str:
-    model = _model_at(parent)
-    names = TOP_KEYS if not parent else [f.alias or n for n, f in model.model_fields.items()] if model else []
+def _fix_unknown(name: str, parent: Path, root: type[BaseModel]) -> str:
+    model = _model_at(parent, root)
+    names = TOP_KEYS if not parent and root is Recipe else [f.alias or n for n, f in model.model_fields.items()] if model else []
     if model is Lane and not difflib.get_close_matches(name, names, n=1, cutoff=0.6):
         return f"an engine argument goes under `args`; keys of a lane: {', '.join(names)}"
     return nearest(name.replace("-", "_"), names)
@@ -166,9 +171,9 @@ def _at(data: Any, path: Path) -> Any:
     return data
 
 
-def _model_at(path: Path) -> type[BaseModel] | None:
+def _model_at(path: Path, root: type[BaseModel]) -> type[BaseModel] | None:
     """The model whose keys stand at a path of the merged data."""
-    kind: Any = Recipe
+    kind: Any = root
     for part in path:
         kind = _bare(kind)
         if isinstance(kind, type) and issubclass(kind, BaseModel):
