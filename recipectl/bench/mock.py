@@ -1,0 +1,364 @@
+"""A step-synchronous mock of a speculating server, for the self-test and for tests: its token times are known.
+
+All live streams get one chunk a step, as a batched engine gives them; a chunk bears 1 + (accepted drafts) tokens. The
+server notes when it wrote what (`GET /truth`), on the same monotonic clock as the client, so every figure that a
+client reports has a true value to be held against. It speaks HTTP by hand because a web framework would be the
+bottleneck at 256 streams.
+
+Faults are asked for inside a prompt: `[[error]]` an error object in band, `[[die]]` the connection breaks,
+`[[http500]]`, `[[no-usage]]`, `[[no-done]]`, `[[no-finish]]`, `[[zero]]` no token at all, `[[empty]]` tokens without
+text, `[[merge]]` the events of two steps in one write, `[[plain]]` neither token ids nor continuous usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+# Per-position acceptance of the published E drafter card (K 7): length 3.569. The self-test's default.
+RATES = (0.744, 0.545, 0.405, 0.306, 0.237, 0.185, 0.147)
+PROMPT_TOKENS = 17
+FAULTS = ("error", "die", "http500", "no-usage", "no-done", "no-finish", "zero", "empty", "merge", "plain")
+
+
+@dataclass
+class Config:
+    """`step_s` between steps; `rates` unconditional acceptance by position, empty for a server without speculation.
+
+    `refuses` are body fields that get HTTP 400; `metrics` False hides /metrics.
+    """
+
+    step_s: float = 0.02
+    rates: Sequence[float] = RATES
+    model: str = "mock"
+    refuses: Sequence[str] = ()
+    metrics: bool = True
+    per_request: bool = True
+    seed: int = 0
+
+
+@dataclass
+class Truth:
+    """What was really written for one stream, in monotonic nanoseconds and tokens."""
+
+    salt: str
+    t_first: int = 0
+    t_last: int = 0
+    n: int = 0
+    steps: int = 0
+    accepted: int = 0
+    writes: list[tuple[int, int]] = field(default_factory=list)
+
+
+class Engine:
+    """The batch: streams join at a step boundary and leave when they have their tokens."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.k = len(config.rates)
+        self.live: list[Stream] = []
+        self.truth: list[Truth] = []
+        self.counters: dict[str, float] = dict.fromkeys(
+            ("drafts", "proposed", "accepted", "generated", "prompt", "finished", "itl_sum", "itl_count"), 0.0
+        )
+        self.positions = [0] * self.k
+        self.start = time.time()
+        draw = random.Random(config.seed)
+        self.table = [self._draw(draw) for _ in range(4096)]  # drawn once: random numbers cost more than the writes
+
+    def _draw(self, draw: random.Random) -> int:
+        before = 1.0
+        for j, rate in enumerate(self.config.rates):
+            if draw.random() >= rate / before:
+                return j
+            before = rate
+        return self.k
+
+    async def run(self) -> None:
+        """Steps, for ever, on a fixed grid."""
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while True:
+            due = max(due + self.config.step_s, loop.time())
+            await asyncio.sleep(due - loop.time())
+            for stream in list(self.live):
+                stream.step()
+
+    def exposition(self) -> str:
+        """What /metrics says, under vLLM's names."""
+        c = self.counters
+        label = f'engine="0",model_name="{self.config.model}"'
+        rows = [
+            f"process_start_time_seconds {self.start}",
+            f"vllm:num_requests_running{{{label}}} {len(self.live)}", f"vllm:num_requests_waiting{{{label}}} 0",
+            f"vllm:generation_tokens_total{{{label}}} {c['generated']:.0f}",
+            f"vllm:prompt_tokens_total{{{label}}} {c['prompt']:.0f}",
+            f"vllm:num_preemptions_total{{{label}}} 0", f"vllm:prefix_cache_hits_total{{{label}}} 0",
+            f'vllm:request_success_total{{finished_reason="length",{label}}} {c["finished"]:.0f}',
+            f"vllm:inter_token_latency_seconds_sum{{{label}}} {c['itl_sum']}",
+            f"vllm:inter_token_latency_seconds_count{{{label}}} {c['itl_count']:.0f}",
+        ]  # fmt: skip
+        if self.k:
+            rows += [
+                f"vllm:spec_decode_num_drafts_total{{{label}}} {c['drafts']:.0f}",
+                f"vllm:spec_decode_num_draft_tokens_total{{{label}}} {c['proposed']:.0f}",
+                f"vllm:spec_decode_num_accepted_tokens_total{{{label}}} {c['accepted']:.0f}",
+            ]
+            rows += [
+                f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{{label},position="{i}"}} {n}'
+                for i, n in enumerate(self.positions)
+            ]
+        return "\n".join(rows) + "\n"
+
+
+class Stream:
+    """One request in the batch."""
+
+    def __init__(self, engine: Engine, http: Http, body: dict[str, Any]) -> None:
+        self.engine, self.http, self.body = engine, http, body
+        text = json.dumps(body.get("messages") or body.get("prompt") or "")
+        self.faults = {f for f in FAULTS if f"[[{f}]]" in text}
+        self.counting = "Count from 1" in text
+        self.spaces = "separated by spaces" in text
+        self.limit = int(body.get("max_tokens", 16))
+        self.chat = "messages" in body
+        self.ids = bool(body.get("return_token_ids")) and "plain" not in self.faults
+        self.usage = (body.get("stream_options") or {}).get("continuous_usage_stats") and "plain" not in self.faults
+        self.truth = Truth(str(body.get("cache_salt", "")))
+        self.place = random.Random(f"{engine.config.seed}/{self.truth.salt}").randrange(len(engine.table))
+        self.histogram = [0] * (engine.k + 1)
+        self.held = b""
+        engine.truth.append(self.truth)
+        engine.counters["prompt"] += PROMPT_TOKENS
+
+    def step(self) -> None:
+        """One engine step: the prefill's token first, then drafts verified."""
+        if not self.http.open:
+            self._leave()
+        elif self.truth.n == 0:
+            self._first()
+        elif "error" in self.faults and self.truth.steps >= 2:
+            self._leave()
+            self.http.event({"error": {"message": "EngineCore encountered an issue.", "code": 500}})
+            self.http.finish(done=True)
+        elif "die" in self.faults and self.truth.steps >= 2:
+            self._leave()
+            self.http.drop()
+        else:
+            self._decode()
+
+    def _first(self) -> None:
+        if self.chat:
+            self.http.event(self._choices({"role": "assistant", "content": ""}, []))
+        if "zero" in self.faults:
+            self._end(b"")
+            return
+        self._emit(1)
+
+    def _decode(self) -> None:
+        engine = self.engine
+        accepted = engine.table[self.place % len(engine.table)] if engine.k else 0
+        self.place += 1
+        c = engine.counters
+        if engine.k:
+            self.histogram[accepted] += 1
+            c["drafts"] += 1
+            c["proposed"] += engine.k
+            c["accepted"] += accepted
+            for i in range(accepted):
+                engine.positions[i] += 1
+        c["itl_sum"] += engine.config.step_s
+        c["itl_count"] += 1
+        self.truth.steps += 1
+        self.truth.accepted += accepted
+        self._emit(min(accepted + 1, self.limit - self.truth.n))
+
+    def _emit(self, n: int) -> None:
+        first = self.truth.n
+        self.truth.n += n
+        self.engine.counters["generated"] += n
+        ids = list(range(first, first + n))
+        text = "" if "empty" in self.faults else "".join(self._word(i) for i in ids)
+        last = self.truth.n >= self.limit
+        delta = {"content": text} if self.chat else text
+        finish = "length" if last and "no-finish" not in self.faults else None
+        data = sse(self._choices(delta, ids, finish))
+        if "merge" in self.faults and not last and not self.held:
+            self.held = data
+            return
+        now = time.perf_counter_ns()
+        self.truth.t_first = self.truth.t_first or now
+        self.truth.t_last = now
+        self.truth.writes.append((now, self.truth.n))
+        data, self.held = self.held + data, b""
+        if last:
+            self._end(data)
+        else:
+            self.http.chunk(data)
+
+    def _end(self, data: bytes) -> None:
+        """The last tokens, the usage and [DONE] in one write, as one TCP read often brings them."""
+        self.engine.counters["finished"] += 1
+        self._leave()
+        if "no-usage" not in self.faults:
+            data += sse({"choices": [], "usage": self._usage(), "metrics": self._metrics()})
+        self.http.finish(data, done="no-done" not in self.faults)
+
+    def _leave(self) -> None:
+        if self in self.engine.live:
+            self.engine.live.remove(self)
+
+    def _word(self, i: int) -> str:
+        if self.counting:
+            return str(i // 2 + 1) if i % 2 == 0 else (" " if self.spaces else ", ")
+        return f"word{(i * 7919 + self.place) % 997} "
+
+    def _choices(self, delta: dict[str, str] | str, ids: list[int], finish: str | None = None) -> dict[str, Any]:
+        choice: dict[str, Any] = {"index": 0, "delta" if self.chat else "text": delta, "finish_reason": finish}
+        if self.ids and ids:
+            choice["token_ids"] = ids
+        out: dict[str, Any] = {"id": "mock", "object": "chat.completion.chunk", "choices": [choice]}
+        if self.usage:
+            out["usage"] = self._usage()
+        return out
+
+    def _usage(self) -> dict[str, int]:
+        n = self.truth.n
+        return {"prompt_tokens": PROMPT_TOKENS, "total_tokens": PROMPT_TOKENS + n, "completion_tokens": n}
+
+    def _metrics(self) -> dict[str, Any] | None:
+        if not self.engine.config.per_request:
+            return None
+        t, k = self.truth, self.engine.k
+        out: dict[str, Any] = {"generation_time_ms": (t.t_last - t.t_first) / 1e6}
+        if k:
+            out["speculative_decoding"] = {
+                "acceptance_histogram": self.histogram, "num_spec_steps": t.steps,
+                "num_accepted_draft_tokens": t.accepted, "num_draft_tokens": t.steps * k, "num_spec_tokens": k,
+            }  # fmt: skip
+        return out
+
+
+class Http(asyncio.Protocol):
+    """HTTP/1.1 with keep-alive, by hand: just what the client needs."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.buffer = b""
+        self.open = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.open = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.open = False
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        while b"\r\n\r\n" in self.buffer:
+            head, _, rest = self.buffer.partition(b"\r\n\r\n")
+            length = next((int(line.split(b":")[1]) for line in head.split(b"\r\n")
+                           if line.lower().startswith(b"content-length:")), 0)  # fmt: skip
+            if len(rest) < length:
+                return
+            self.buffer = rest[length:]
+            method, path, _ = head.split(b"\r\n")[0].decode().split(" ", 2)
+            self._route(method, path, rest[:length])
+
+    def _route(self, method: str, path: str, body: bytes) -> None:
+        config = self.engine.config
+        if method == "POST" and path in ("/v1/chat/completions", "/v1/completions"):
+            self._generate(json.loads(body))
+        elif path == "/v1/models":
+            self.answer(200, {"object": "list", "data": [{"id": config.model, "object": "model"}]})
+        elif path == "/metrics" and config.metrics:
+            self.reply(200, self.engine.exposition().encode(), "text/plain; version=0.0.4")
+        elif path == "/truth":
+            self.answer(200, {"streams": [vars(t) for t in self.engine.truth], "cpu_s": time.process_time()})
+        elif path == "/version":
+            self.answer(200, {"version": "mock"})
+        elif path == "/health":
+            self.reply(200, b"", "text/plain")
+        else:
+            self.answer(404, {"error": {"message": f"no {path}"}})
+
+    def _generate(self, body: dict[str, Any]) -> None:
+        refused = next((f for f in self.engine.config.refuses if f in json.dumps(body)), None)
+        if refused:
+            self.answer(400, {"error": {"message": f"unknown field {refused}"}})
+            return
+        if body.get("model") != self.engine.config.model:
+            self.answer(404, {"error": {"message": f"The model `{body.get('model')}` does not exist."}})
+            return
+        stream = Stream(self.engine, self, body)
+        if "http500" in stream.faults:
+            self.answer(500, {"error": {"message": "asked for"}})
+            return
+        self.transport.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        self.engine.live.append(stream)
+
+    def event(self, value: dict[str, Any]) -> None:
+        """One server-sent event."""
+        self.chunk(sse(value))
+
+    def chunk(self, data: bytes) -> None:
+        """One HTTP chunk in one write."""
+        if self.open:
+            self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def finish(self, data: bytes = b"", *, done: bool) -> None:
+        """The last data, `[DONE]` if wished, and the end of the response, in one write."""
+        data += b"data: [DONE]\n\n" if done else b""
+        if self.open:
+            self.transport.write((b"%x\r\n%b\r\n" % (len(data), data) if data else b"") + b"0\r\n\r\n")
+
+    def drop(self) -> None:
+        """Break the connection in the middle of the response."""
+        self.transport.abort()
+
+    def answer(self, status: int, value: object) -> None:
+        """A JSON response."""
+        self.reply(status, json.dumps(value).encode(), "application/json")
+
+    def reply(self, status: int, data: bytes, kind: str) -> None:
+        """A whole response."""
+        head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n\r\n"
+        self.transport.write(head.encode() + data)
+
+
+def sse(value: dict[str, Any]) -> bytes:
+    """One event as bytes."""
+    return b"data: " + json.dumps(value, separators=(",", ":")).encode() + b"\n\n"
+
+
+async def serve(config: Config, port: int = 0) -> tuple[asyncio.Server, Engine, int]:
+    """Start on a loopback port; the server, its engine and the port."""
+    engine = Engine(config)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Http(engine), "127.0.0.1", port, backlog=1024)
+    engine.task = loop.create_task(engine.run())  # type: ignore[attr-defined]
+    return server, engine, server.sockets[0].getsockname()[1]
+
+
+async def _main(config: Config, port: int) -> None:
+    server, _, port = await serve(config, port)
+    print(port, flush=True)
+    async with server:
+        await server.serve_forever()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="the mock server of `recipectl bench --selftest`")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--config", default="{}", help="fields of Config as JSON")
+    arguments = parser.parse_args()
+    asyncio.run(_main(Config(**json.loads(arguments.config)), arguments.port))

@@ -1,0 +1,40 @@
+"""A bench result inside a receipt: everything but the streams that went well, which stay in the result file. PURE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from recipectl.bench.result import Block, Result
+from recipectl.receipts import Subject
+
+
+def seen(result: Result, folder: Path) -> dict[str, Any]:
+    """What a receipt's `seen` holds of a run: the slim result, and where the whole of it lies."""
+    return {"bench": _slim(result).model_dump(mode="json", by_alias=True), "folder": str(folder)}
+
+
+def subjects(result_sha256: str) -> tuple[Subject, ...]:
+    """The result file by content."""
+    return (Subject("run.json", result_sha256),)
+
+
+def of(seen_: Mapping[str, Any]) -> Result | None:
+    """The result inside a receipt's `seen`, or None. UsageError if it is damaged."""
+    import json
+
+    from recipectl.bench.result import load
+
+    found = seen_.get("bench")
+    return load(json.dumps(found), "receipt") if found is not None else None
+
+
+def _slim(result: Result) -> Result:
+    measured = [m.model_copy(update={"blocks": [_block(b) for b in m.blocks]}) for m in result.measured]
+    return result.model_copy(update={"measured": measured})
+
+
+def _block(block: Block) -> Block:
+    kept = [r for r in block.requests if r.failure or r.text_problems or (r.count and not r.count.exact)]
+    return block.model_copy(update={"requests": kept})

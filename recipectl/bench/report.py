@@ -1,0 +1,113 @@
+"""A bench result as a terminal table and as a Markdown row for a model card. PURE: text in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from recipectl.bench.result import Cell, Measured, Result
+
+HEAD = ("phase", "c", "tok/s", "aggregate", "acceptance length", "rate", "step ms", "rounds")
+
+
+def lines(result: Result) -> list[str]:
+    """The whole report: tables, acceptance by position, what was void, what the server lacks."""
+    return [*_title(result), *[line for m in result.measured for line in _measured(result, m)], *remarks(result)]
+
+
+def markdown(result: Result) -> str:
+    """Rows to paste into a model card, with what a reader needs to repeat them."""
+    out = ["| phase | c | tok/s | aggregate | acceptance length (of K+1) | step ms |", "|---" * 6 + "|"]
+    for m in result.measured:
+        for cell in m.cells:
+            shown = row(result, m, cell)
+            out.append("| " + " | ".join([*shown[:5], shown[6]]) + " |")
+    how = "; ".join(f"{m.protocol.name} v{m.protocol.version} ({m.digest[:12]})" for m in result.measured)
+    s = result.server
+    engine = " ".join(x for x in (s.engine, s.version) if x) or "engine not stated"
+    return "\n".join(
+        [*out, "", f"{s.model} on {engine}, K {_k(result)}; protocols {how}; {result.tool}, {result.started}."]
+    )
+
+
+def _title(result: Result) -> Iterator[str]:
+    s = result.server
+    what = " ".join(x for x in (result.recipe, result.lane, result.variant) if x) or s.url
+    engine = " ".join(x for x in (s.engine, s.version) if x) or "engine not stated"
+    yield f"{what}: {s.model}, {engine}, K {_k(result)}, {result.started}" + (" (PARTIAL)" if result.partial else "")
+
+
+def _measured(result: Result, m: Measured) -> Iterator[str]:
+    p = m.protocol
+    yield ""
+    yield f"{p.name} v{p.version}: {p.transport}, {p.formula}, temperature {p.sampling.temperature:g}, " \
+          f"max_tokens {p.max_tokens}, {p.rounds} rounds, digest {m.digest[:12]}"  # fmt: skip
+    if not m.cells:
+        yield "  no finished block"
+        return
+    yield from table(HEAD, [row(result, m, cell) for cell in m.cells])
+    for cell in m.cells:
+        if cell.acceptance and cell.acceptance.positions:
+            yield f"  {cell.phase} c={cell.concurrency} by position: " + " ".join(
+                f"{r:.3f}" for r in cell.acceptance.positions
+            )
+        if cell.count:
+            yield f"  {cell.phase} c={cell.concurrency} counting: {cell.count}"
+        if cell.queueing:
+            limit = result.server.max_num_seqs
+            yield f"  {cell.phase} c={cell.concurrency}: above max_num_seqs {limit}, so requests queue"
+
+
+def table(head: tuple[str, ...], rows: list[list[str]]) -> Iterator[str]:
+    """Columns aligned, with a rule under the head."""
+    cells = [list(head), *rows]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    for n, row in enumerate(cells):
+        yield "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
+        if n == 0:
+            yield "  ".join("-" * w for w in widths)
+
+
+def row(result: Result, m: Measured, cell: Cell) -> list[str]:
+    """One cell as the table shows it, under `HEAD`."""
+    r = cell.rates
+    k = result.server.k or (len(cell.acceptance.positions) if cell.acceptance else 0)
+    aggregate = r.agg_run if m.protocol.formula == "output-over-wall" else r.aggregate or r.agg_decode
+    failed = f", {cell.failed_streams} streams failed" if cell.failed_streams else ""
+    void = f", {cell.void_rounds} void" if cell.void_rounds else ""
+    return [
+        cell.phase, str(cell.concurrency), number(r.tok_s, 1), number(aggregate, 1),
+        f"{number(r.acceptance_length, 2)} of {k + 1}" if r.acceptance_length else "-",
+        number(cell.acceptance.rate if cell.acceptance else None, 3), number(r.step_ms, 1),
+        f"{cell.rounds}{void}{failed}",
+    ]  # fmt: skip
+
+
+def remarks(result: Result) -> Iterator[str]:
+    """What is void, failed or missing, one line each."""
+    yield ""
+    for m in result.measured:
+        for b in m.blocks:
+            where = f"{m.protocol.name} {b.phase} c={b.concurrency} round {b.round + 1}"
+            yield from (f"VOID {where}: {reason}" for reason in b.void)
+            for i, r in enumerate(b.requests):
+                if r.failure:
+                    yield f"failed {where} stream {i + 1} ({r.prompt}): {r.failure}"
+                yield from (f"text {where} stream {i + 1} ({r.prompt}): {p}" for p in r.text_problems)
+        seen = {w for b in m.blocks for w in b.warnings}
+        yield from (f"note {m.protocol.name}: {w}" for w in sorted(seen))
+        if m.protocol.note:
+            yield f"note {m.protocol.name}: {m.protocol.note}"
+    yield from (f"this server lacks {lack}" for lack in result.server.lacks)
+    yield from result.warnings
+
+
+def number(value: float | None, digits: int) -> str:
+    """A figure, or a dash where it cannot be told."""
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _k(result: Result) -> str:
+    if result.server.k is not None:
+        return str(result.server.k)
+    seen = {len(c.acceptance.positions) for m in result.measured for c in m.cells if c.acceptance}
+    return ", ".join(f"{k} (seen)" for k in sorted(seen)) if seen else "none"

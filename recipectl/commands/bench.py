@@ -1,0 +1,109 @@
+"""`bench`: measure a live deployment or any OpenAI-compatible server, print the table, leave a receipt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from recipectl import receipts
+from recipectl.bench import receipt, report
+from recipectl.bench import run as bench_run
+from recipectl.bench.files import RESULT
+from recipectl.bench.result import Result
+from recipectl.bench.target import Job, of_deployment, of_url
+from recipectl.commands.context import choose, receipts_dir
+from recipectl.commands.lock import ensure_verified
+from recipectl.console import Console
+from recipectl.errors import BenchError, UsageError
+from recipectl.fsio import sha256_file, write_atomic
+from recipectl.gpu import gpus
+from recipectl.serving import deployments
+from recipectl.settings import Settings
+
+DEFAULT = "counting,prose"
+
+
+def run(
+    settings: Settings,
+    console: Console,
+    *,
+    name: str | None,
+    url: str | None,
+    model: str | None,
+    sm: str | None,
+    phases: str | None,
+    concurrency: str | None,
+    max_tokens: int | None,
+    rounds: int | None,
+    temperature: float | None,
+    prompts: Path | None,
+    lossless: bool,
+    selftest: bool,
+    export: str | None,
+    out: Path | None,
+    accept_license: Sequence[str] = (),
+) -> int:
+    """The table, the receipt, and exit code 9 where not one block is valid."""
+    work = _job(settings, console, name, url, model, sm, accept_license)
+    wanted = work.protocols(
+        (phases or DEFAULT).split(","), prompts=prompts, concurrency=numbers(concurrency), max_tokens=max_tokens,
+        rounds=rounds, temperature=temperature,
+    )  # fmt: skip
+    stamp = bench_run.now().replace("-", "").replace(":", "")
+    folder = out or settings.state_dir / "bench" / f"{stamp}-{work.label}"
+    result = bench_run.run(work.target, wanted, out=folder, console=console)
+    for line in report.lines(result):
+        console.print(line)
+    path = keep(settings, result, folder, work)
+    console.notice(f"result: {folder / RESULT}\nreceipt: {path}")
+    console.document({"receipt": str(path), "folder": str(folder), **receipt.seen(result, folder)})
+    return verdict(result)
+
+
+def _job(
+    settings: Settings, console: Console, name: str | None, url: str | None, model: str | None, sm: str | None,
+    accept: Sequence[str],
+) -> Job:  # fmt: skip
+    key = settings.environ.get("RECIPECTL_API_KEY")
+    console.hide(key)
+    if url is not None:
+        return of_url(url, model, key, gpu_here=bool(gpus()))
+    if model is not None:
+        raise UsageError("--model belongs to --url", next_step="a deployment knows its own model name")
+    live = deployments.pick(settings, name)
+    chosen = choose(settings, console, live.recipe, sm or live.plan.lane.removeprefix("sm"), variant=live.plan.variant)
+    ensure_verified(settings, console, chosen, accept=accept)
+    return of_deployment(live, chosen.lane.bench, chosen.entry.file.parent, key)
+
+
+def numbers(text: str | None) -> list[int] | None:
+    """`1,2,4` as a list. UsageError for anything else."""
+    if text is None:
+        return None
+    try:
+        found = [int(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or min(found) < 1:
+        raise UsageError("this is no list of stream counts", seen=f"--concurrency {text}", expected="such as 1,2,4")
+    return found
+
+
+def keep(settings: Settings, result: Result, folder: Path, work: Job) -> Path:
+    """Write the receipt of a run; its path."""
+    made = receipts.Receipt(
+        kind="bench", recipe=result.recipe, lane=result.lane, started=result.started, ended=result.ended,
+        subjects=(*work.subjects, *receipt.subjects(sha256_file(folder / RESULT))),
+        ran={"argv": result.server.argv, "protocols": {m.protocol.name: m.digest for m in result.measured}},
+        seen=receipt.seen(result, folder), partial=result.partial,
+    )  # fmt: skip
+    stamp = result.started.replace("-", "").replace(":", "")
+    path = receipts_dir(settings) / f"{stamp}-bench-{work.label}.json"
+    write_atomic(path, receipts.dump(made))
+    return path
+
+
+def verdict(result: Result) -> int:
+    """0 if every cell has a valid block, else 9."""
+    empty = [c for m in result.measured for c in m.cells if not c.rounds]
+    return BenchError.exit_code if empty else 0
