@@ -15,6 +15,8 @@ from recipectl.recipe.base import Json
 from recipectl.recipe.families import FAMILIES, Family, family_of_flag
 from recipectl.recipe.lane import Lane
 from recipectl.recipe.schema import Recipe
+from recipectl.receipts import Receipt
+from recipectl.receipts import dump as dump_receipt
 from recipectl.settings import Settings
 
 FALLBACK = "glm53-flash-dflash2"
@@ -170,3 +172,16 @@ def require_lock(recipe: Recipe, lane_name: str, lock: Lock | None, entry: catal
 def receipts_dir(settings: Settings) -> Path:
     """Where receipts are kept, oldest first by name."""
     return settings.state_dir / "receipts"
+
+
+def write_receipt(settings: Settings, receipt: Receipt) -> Path:
+    """Keep a receipt under `<utc>-<kind>-<recipe>.json`. Receipts are never rewritten: a taken name gets a number."""
+    stamp = receipt.ended.replace("-", "").replace(":", "")
+    stem = "-".join(p for p in (stamp, receipt.kind, receipt.recipe) if p)
+    path = receipts_dir(settings) / f"{stem}.json"
+    number = 2
+    while path.exists():
+        path = receipts_dir(settings) / f"{stem}-{number}.json"
+        number += 1
+    write_atomic(path, dump_receipt(receipt), mode=0o600)
+    return path

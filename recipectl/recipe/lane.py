@@ -203,6 +203,7 @@ class PublishedRow(Strict):
     aggregate_tok_s: float | None = None
     acceptance_length: float | None = None
     acceptance_rate: float | None = Field(default=None, ge=0, le=1)
+    acceptance_rate_range: tuple[float, float] | None = Field(default=None, strict=False, description="0 to 1")
     per_position: list[float] | None = None
     k: int | None = None
     variant: str | None = None
@@ -257,10 +258,11 @@ class Lane(Strict):
 
     @model_validator(mode="after")
     def _coherent(self) -> Lane:
-        needs_drafter = self.speculative.method in ("dflash", "dspark", "draft_model")
-        if needs_drafter and self.drafter is None:
-            raise ValueError(f"method {self.speculative.method} needs a drafter")
-        if not needs_drafter and self.drafter is not None:
+        method = self.speculative.method
+        if method in ("dflash", "draft_model") and self.drafter is None:
+            raise ValueError(f"method {method} needs a drafter")
+        # dspark drafts from a model of its own, or from layers inside the target's checkpoint (DeepSeek-V4.1).
+        if method not in ("dflash", "dspark", "draft_model") and self.drafter is not None:
             raise ValueError(f"method {self.speculative.method} uses no drafter")
         if self.engine.image is not None and self.engine.overlay is not None:
             raise ValueError("engine has image and overlay: an overlay names its own base image, keep one of the two")

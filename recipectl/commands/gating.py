@@ -1,0 +1,95 @@
+"""Gating a live deployment: run the gates, judge them, keep the receipt. Shared by serve, gate and demo."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from recipectl import receipts
+from recipectl.commands.context import write_receipt
+from recipectl.console import Console
+from recipectl.errors import GateError
+from recipectl.serving import launch, runtimes
+from recipectl.serving.checks import GATES
+from recipectl.serving.deployments import Deployment
+from recipectl.serving.gates import Context, Result, failures, run, set_verdicts
+from recipectl.serving.live import LiveProbes
+from recipectl.serving.plan import Plan
+from recipectl.settings import Settings
+
+
+def utc() -> str:
+    """Now, as receipts carry it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def run_gates(settings: Settings, deployment: Deployment) -> list[Result]:
+    """Run every gate on a live deployment."""
+    from recipectl.serving.probes import Server
+
+    server = Server(deployment.url, deployment.model)
+    probes = LiveProbes(server, runtimes.of(settings, deployment.plan.runtime), deployment)
+    return run(Context(deployment.plan, probes), GATES)
+
+
+def judge(settings: Settings, deployment: Deployment, results: Sequence[Result]) -> None:
+    """GateError for a server that is alive but false; EngineError where a rank has died, with the cause."""
+    failed = failures(results)
+    if not failed:
+        return
+    states = launch.rank_states(runtimes.of(settings, deployment.plan.runtime), deployment)
+    if dead := [s for s in states if not s.alive]:
+        what = f"the engine died while the gates asked it: rank {dead[0].rank}, {dead[0].exit}"
+        raise launch.failure(what, deployment, launch.diagnose_all(states))
+    first = failed[0]
+    raise GateError(
+        f"{len(failed)} gate(s) failed, first {first.gate}: {first.message}", on=deployment.plan.name, seen=first.seen,
+        expected=first.expected, details=[f"{r.gate}: {r.message}" for r in failed[1:]], next_step=first.fix,
+    )  # fmt: skip
+
+
+def show(console: Console, deployment: Deployment, results: Sequence[Result]) -> None:
+    """The gates as a table, named sets below it."""
+    console.table(["gate", "verdict", "what was seen"], [
+        (r.gate, r.verdict, r.message + (f" ({r.seen})" if r.seen and r.seen not in r.message else ""))
+        for r in results
+    ])  # fmt: skip
+    for name, verdict in set_verdicts(results, deployment.plan.gates.sets).items():
+        console.print(f"set {name}: {verdict}")
+
+
+def keep_receipt(
+    settings: Settings, kind: receipts.Kind, deployment: Deployment, results: Sequence[Result], begun: str
+) -> Path:
+    plan = deployment.plan
+    return write_receipt(
+        settings,
+        receipts.Receipt(
+            kind=kind, recipe=plan.recipe, lane=plan.lane, started=begun, ended=utc(), subjects=subjects(plan),
+            ran={"engine": plan.engine, "version": plan.engine_version, "deployment": plan.id,
+                 "ranks": [{"rank": r.rank, "host": r.host, "argv": list(r.argv), "env": dict(r.env)}
+                           for r in plan.ranks]},
+            seen=observed(deployment, results), amendments=plan.stamps,
+        ),
+    )  # fmt: skip
+
+
+def subjects(plan: Plan) -> tuple[receipts.Subject, ...]:
+    """Recipe, lock and model trees, by content."""
+    trees = [receipts.Subject(f"model:{role}", tree) for role, tree in sorted(plan.trees.items())]
+    return (receipts.Subject("recipe", plan.recipe_digest), receipts.Subject("lock", plan.lock_digest), *trees)
+
+
+def observed(deployment: Deployment, results: Sequence[Result]) -> dict[str, Any]:
+    """What the boot and the gates showed, with the digest of the log they were read from."""
+    try:
+        digest = "sha256:" + hashlib.sha256(deployment.log.read_bytes()).hexdigest()
+    except OSError:
+        digest = None
+    return {
+        "gates": [vars(r) for r in results], "phases_s": deployment.phases, "log_sha256": digest, "url": deployment.url,
+        "k": deployment.k,
+    }  # fmt: skip

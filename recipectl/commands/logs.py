@@ -1,0 +1,43 @@
+"""`logs`: the engine's log, whole, its end, or as it grows."""
+
+from __future__ import annotations
+
+import time
+
+from recipectl.console import Console
+from recipectl.errors import UsageError
+from recipectl.serving import deployments, runtimes
+from recipectl.serving.deployments import Deployment
+from recipectl.settings import Settings
+
+POLL_S = 0.2
+
+
+def run(settings: Settings, console: Console, *, name: str | None, follow: bool, rank: int, lines: int) -> int:
+    """Print the log of the live deployment that NAME means, else of its last one: a failed boot is read here."""
+    deployment = _chosen(settings, name)
+    handle = next((h for h in deployment.handles if h.rank == rank), None)
+    if handle is None:
+        raise UsageError(f"{deployment.plan.name} has no rank {rank}", expected=f"0 to {len(deployment.handles) - 1}")
+    runtime = runtimes.of(settings, deployment.plan.runtime)
+    found, offset = runtime.read(handle, 0)
+    for line in found[-lines:] if lines else found:
+        console.print(line)
+    while follow:
+        ended = runtime.exit_of(handle)
+        found, offset = runtime.read(handle, offset)
+        for line in found:
+            console.print(line)
+        if ended is not None and not found:
+            console.notice(f"{deployment.plan.name}: {ended}")
+            break
+        time.sleep(POLL_S)
+    return 0
+
+
+def _chosen(settings: Settings, name: str | None) -> Deployment:
+    known = [d for d in deployments.known(settings) if name is None or name in (d.recipe, d.plan.name, d.id)]
+    if not known:
+        raise UsageError(f"no deployment of {name}" if name else "no deployment yet", next_step="recipectl serve")
+    running = [d for d in known if runtimes.runs(settings, d)]
+    return (running or known)[-1]

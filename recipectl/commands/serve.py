@@ -1,0 +1,108 @@
+"""`serve`: launch a recipe and say READY only when the server has proven itself. The server outlives the command."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+from collections.abc import Sequence
+from types import FrameType
+
+from recipectl import speculative
+from recipectl.commands import gating
+from recipectl.commands.context import Chosen, choose
+from recipectl.commands.launching import Up, bring_up
+from recipectl.commands.lock import ensure_verified
+from recipectl.commands.planning import plan_of
+from recipectl.console import Console
+from recipectl.errors import UsageError
+from recipectl.serving.checks import GATES
+from recipectl.serving.plan import Plan
+from recipectl.settings import Settings
+
+
+def run(
+    settings: Settings,
+    console: Console,
+    *,
+    name: str | None,
+    sm: str | None,
+    variant: str | None,
+    k: int | None,
+    sets: Sequence[str],
+    drafter: str | None,
+    port: int | None,
+    hosts: str | None,
+    expose: str | None,
+    unqualified: bool,
+    dry_run: bool,
+    accept_license: Sequence[str] = (),
+) -> int:
+    """Serve and return once READY; the server stays."""
+    if drafter or hosts or expose:
+        raise UsageError("not built yet", seen="--drafter, --hosts or --expose")
+    given = [speculative.parse_set(s) for s in sets]
+    chosen = choose(settings, console, name, sm, variant=variant, k=k, sets=given)
+    stamps = [*stamps_of(chosen, k, sets), *check_rules(console, chosen, unqualified=unqualified)]
+    models = ensure_verified(settings, console, chosen, accept=accept_license)
+    plan = plan_of(settings, chosen, models, port, stamps)
+    if dry_run:
+        _show_plan(console, plan)
+        return 0
+    signal.signal(signal.SIGHUP, _hung_up)
+    try:
+        ready(console, bring_up(settings, console, plan))
+    except _HungUp:
+        # A lost connection must not cost a 25 minute boot: the server stays, `status` and `gate` find it.
+        return 0
+    return 0
+
+
+class _HungUp(BaseException):
+    """The terminal went away."""
+
+
+def _hung_up(_number: int, _frame: FrameType | None) -> None:
+    raise _HungUp
+
+
+def check_rules(console: Console, chosen: Chosen, *, unqualified: bool) -> list[str]:
+    """RecipeError for a lane that breaks a rule; warnings are told. The rules that were waived, as stamps."""
+    verdicts = speculative.check(
+        chosen.recipe, chosen.lane_name, chosen.lane, chosen.lock, unqualified=unqualified
+    )  # fmt: skip
+    speculative.refuse(verdicts, chosen.title)
+    for verdict in verdicts:
+        if verdict.verdict == "WARN":
+            console.warn(f"{verdict.code}: {verdict.message}")
+    return [f"unqualified: {v.code} {v.message}" for v in verdicts if v.waived]
+
+
+def stamps_of(chosen: Chosen, k: int | None, sets: Sequence[str]) -> list[str]:
+    """What departs from the recipe as written."""
+    return [
+        *([f"variant {chosen.variant}"] if chosen.variant else []),
+        *([f"k {k}"] if k is not None else []),
+        *(f"set {s}" for s in sets),
+    ]
+
+
+def ready(console: Console, up: Up) -> None:
+    """READY, with what was proven and how to use and stop it."""
+    d = up.deployment
+    gating.show(console, d, up.results)
+    console.print(f"READY {d.plan.name} at {d.url} (model {d.model}, K {d.k if d.k is not None else 'none'})")
+    console.print(f"try:  curl {d.url}/v1/models")
+    console.print(f"log:  {d.log}")
+    console.print(f"stop: recipectl stop {d.recipe}")
+    console.document({"ready": True, "deployment": d.id, "url": d.url, "model": d.model, "k": d.k, "pid": d.pid,
+                      "log": str(d.log), "receipt": str(up.receipt), "phases_s": d.phases,
+                      "gates": [vars(r) for r in up.results]})  # fmt: skip
+
+
+def _show_plan(console: Console, plan: Plan) -> None:
+    for rank in plan.ranks:
+        console.print(f"rank {rank.rank} on {rank.host}:")
+        console.print("  " + " ".join(f"{n}={shlex.quote(v)}" for n, v in sorted(rank.env.items())))
+        console.print("  " + shlex.join(rank.argv))
+    console.print(f"gates: {', '.join(GATES)}")
+    console.document(plan.to_json())
