@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 
 from recipectl.commands.context import choose, require_lock
-from recipectl.commands.lock import check_folders, lane_models
+from recipectl.commands.models import check_folders, folder_of, lane_models
 from recipectl.console import Console
-from recipectl.hub.store import model_dir
 from recipectl.settings import Settings
 
 
@@ -15,19 +14,17 @@ def run(settings: Settings, console: Console, *, name: str | None, sm: str | Non
     """Verify every model of the lane. PinError (exit 4) names each file that is not as locked."""
     chosen = choose(settings, console, name, sm)
     lock = require_lock(chosen.recipe, chosen.lane_name, chosen.lock, chosen.entry)
-    models = {
-        n: (model_dir(settings, chosen.entry, chosen.recipe.models[n], m), m)
-        for n, m in lane_models(chosen, lock).items()
-    }
+    models = lane_models(chosen, lock)
     start = time.monotonic()
     check_folders(settings, console, chosen, models, full=full, jobs=jobs)
     took = time.monotonic() - start
-    for model_name, (folder, locked) in models.items():
+    for model_name, locked in models.items():
+        folder = folder_of(settings, chosen, model_name, locked)
         console.print(f"{model_name}: {len(locked.files)} files, {locked.size} bytes, as locked ({folder})")
     console.print(f"verified in {took:.1f} s" + ("" if full else "; unchanged files by their remembered hash"))
     console.document({
         "recipe": chosen.recipe.name, "lane": chosen.lane_name, "full": full, "seconds": round(took, 3),
-        "models": {n: {"folder": str(f), "files": len(m.files), "bytes": m.size, "tree": m.tree}
-                   for n, (f, m) in models.items()},
+        "models": {n: {"folder": str(folder_of(settings, chosen, n, m)), "files": len(m.files), "bytes": m.size,
+                       "tree": m.tree} for n, m in models.items()},
     })  # fmt: skip
     return 0
