@@ -15,7 +15,7 @@ from recipectl.hub.inspect import facts, facts_of, parse_config
 from recipectl.hub.port import Hub
 from recipectl.hub.remote import PARALLEL, Repository, patiently, wanted
 from recipectl.hub.safetensors import check_index
-from recipectl.hub.safety import INDEX, check_folder, check_names, check_remote_code, python_files
+from recipectl.hub.safety import INDEX, check_folder, check_names, check_pt, check_remote_code, pt_files, python_files
 from recipectl.hub.store import safe_name, walk
 from recipectl.licenses import canonical
 from recipectl.lockfile import Facts, LockedFile, LockedModel, tree_digest
@@ -74,6 +74,8 @@ def lock_repo(
         raise PinError(f"model {name} has no config.json", on=f"{repo}@{source.commit}", next_step="is this a model?")
     config = parse_config(source.small("config.json"), f"{repo}@{source.commit}/config.json")
     check_remote_code({n: by_name[n].sha256 for n in python_files(by_name)}, config, model)
+    for path in pt_files(by_name):
+        check_pt(source.small(path), path, config)
     tokenizer = by_name.get("tokenizer.json")
     headers = source.headers(files)
     if INDEX in by_name:

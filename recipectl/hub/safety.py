@@ -10,6 +10,8 @@ from pathlib import Path, PurePosixPath
 from recipectl.errors import PinError
 from recipectl.fsio import sha256_file
 from recipectl.hub.inspect import read_config
+from recipectl.hub.ptfile import MAX_SIZE as MAX_PT
+from recipectl.hub.ptfile import read_pt
 from recipectl.hub.safetensors import check_index, read_header
 from recipectl.hub.store import safe_name, walk
 from recipectl.recipe.model import Model
@@ -30,6 +32,7 @@ UNCHECKED = (
     ".joblib",
 )
 INDEX = "model.safetensors.index.json"
+MASK_EMBEDDING = "mask_embedding.pt"
 
 
 def check_names(names: Iterable[str], model: Model) -> None:
@@ -72,6 +75,26 @@ def check_remote_code(code: Mapping[str, str], config: Mapping[str, object], mod
         )  # fmt: skip
 
 
+def pt_files(names: Iterable[str]) -> list[str]:
+    """The files of a model that the strict reader has to pass."""
+    return sorted(n for n in names if PurePosixPath(n).suffix == ".pt")
+
+
+def check_pt(raw: bytes, name: str, config: Mapping[str, object]) -> None:
+    """A `.pt` file holds plain tensors only; a mask embedding is for the mask token of config.json. PinError.
+
+    The engine dies on another token id, after the minutes that loading the target takes.
+    """
+    value = read_pt(raw, name)
+    dflash = config.get("dflash_config")
+    expected = (dflash if isinstance(dflash, dict) else config).get("mask_token_id")
+    seen = value.get("mask_token_id", expected) if isinstance(value, dict) else expected
+    if PurePosixPath(name).name == MASK_EMBEDDING and isinstance(seen, int) and seen != expected:
+        raise PinError(
+            "the mask embedding is for another token", on=name, seen=seen, expected=f"{expected} (config.json)"
+        )
+
+
 def check_folder(folder: Path, model: Model) -> None:
     """Everything above on a folder of real files, and the weights' headers against their index. PinError."""
     names = walk(folder)
@@ -86,7 +109,11 @@ def check_folder(folder: Path, model: Model) -> None:
             )  # fmt: skip
     check_names(names, model)
     code = {name: sha256_file(folder / name) for name in python_files(names)}
-    check_remote_code(code, read_config(folder / "config.json"), model)
+    config = read_config(folder / "config.json")
+    check_remote_code(code, config, model)
+    for name in pt_files(names):
+        with (folder / name).open("rb") as handle:
+            check_pt(handle.read(MAX_PT + 1), name, config)
     headers = {n: read_header(folder / n) for n in names if n.endswith(".safetensors")}
     if not headers and not model.files.roles:
         raise PinError("the model has no weights", on=str(folder), expected="*.safetensors")
