@@ -11,7 +11,7 @@ from recipectl import speculative
 from recipectl.commands import gating
 from recipectl.commands.context import Chosen, choose
 from recipectl.commands.launching import Up, bring_up
-from recipectl.commands.lock import ensure_verified
+from recipectl.commands.models import ensure_verified
 from recipectl.commands.planning import plan_of
 from recipectl.console import Console
 from recipectl.errors import UsageError
@@ -67,10 +67,9 @@ def _hung_up(_number: int, _frame: FrameType | None) -> None:
 
 def check_rules(console: Console, chosen: Chosen, *, unqualified: bool) -> list[str]:
     """RecipeError for a lane that breaks a rule; warnings are told. The rules that were waived, as stamps."""
-    verdicts = speculative.check(
+    verdicts = speculative.refuse(
         chosen.recipe, chosen.lane_name, chosen.lane, chosen.lock, unqualified=unqualified
     )  # fmt: skip
-    speculative.refuse(verdicts, chosen.title)
     for verdict in verdicts:
         if verdict.verdict == "WARN":
             console.warn(f"{verdict.code}: {verdict.message}")
