@@ -1,6 +1,6 @@
 """The stable codes of findings about a recipe file. docs/rules.md holds the same table; a test keeps them equal.
 
-P: the file itself. R: parts that must agree with each other. K and G rules live in `recipectl.speculative`.
+P: the file itself. R: parts that must agree with each other. L: the lock. K and G: `recipectl.speculative`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,23 @@ CODES: dict[str, tuple[str, Level]] = {
     "P012": ("no secrets", "error"),
     "P013": ("no shell: values are data, one flag or variable each", "error"),
     "P014": ("no engine flag that recipectl composes itself", "error"),
+    "R001": ("tensor x pipeline x data ranks fit the nodes", "error"),
+    "R002": ("decode_context divides tensor", "error"),
+    "R003": ("a hub model names the full commit", "warning"),
+    "R004": ("a model without a license says who looked for one", "warning"),
+    "R005": ("a license is an SPDX expression", "error"),
+    "R006": ("no default rests on retracted evidence alone", "warning"),
+    "R007": ("files that the recipe names lie beside it", "error"),
+    "R008": ("published numbers agree with each other and with K", "warning"),
+    "R009": ("engine, runtime, image and SM family fit together", "error"),
+    "R010": ("log patterns are regular expressions", "error"),
+    "R011": ("gates can pass: ranges are in order and within K + 1, concurrency within max_num_seqs", "error"),
+    "R012": ("structured arguments are mappings and lists, not JSON in text", "warning"),
+    "R013": ("remote code is trusted only where it is listed by sha256", "warning"),
+    "R014": ("the recipe has the name of its folder", "error"),
+    "R015": ("the scope of a K rule or guard can match", "warning"),
+    "L001": ("the lock can be read", "error"),
+    "L002": ("the lock holds for the recipe as it stands", "warning"),
 }
 
 

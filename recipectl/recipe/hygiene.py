@@ -32,7 +32,6 @@ OWNED: dict[str, str] = {
     "port": "`serve --port`",
     "model": "`target` and `models`",
     "model_path": "`target` and `models`",
-    "served_model_name": "the recipe's name is served",
     "api_key": "`serve --expose` makes one and keeps it in a 0600 file",
     "hf_token": "only `pull` and `lock` read a token, from HF_TOKEN",
     "speculative_config": "`speculative`",

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from recipectl.recipe.base import Evidence, Json, Scalar, Scope, Sha256, Slug, Strict
+from recipectl.recipe.base import Evidence, Json, Scope, Sha256, Slug, Strict
 
 Method = Literal["dflash", "dspark", "mtp", "ngram", "draft_model", "none"]
 
@@ -41,7 +41,7 @@ class Speculative(Strict):
     sample_from_anchor: bool | None = Field(default=None, description="dspark only: the anchor slot drafts too")
     schedule: list[KTier] = []
     draft_tensor_parallel: int | None = Field(default=None, ge=1)
-    options: dict[str, Scalar] = Field(
+    options: dict[str, Json] = Field(
         default={}, description="further keys of --speculative-config, as the engine spells them"
     )
     rules: list[KRule] = []

@@ -14,10 +14,10 @@ from pydantic import ValidationError
 
 from recipectl.recipe import hygiene, yamltree
 from recipectl.recipe.codes import level_of
-from recipectl.recipe.findings import Finding, in_file_order
+from recipectl.recipe.findings import Finding, Level, in_file_order
 from recipectl.recipe.merge import Path, merge
 from recipectl.recipe.schema import LANE_NAMES, SCHEMA_VERSION, Recipe
-from recipectl.recipe.shape import TOP_KEYS, from_pydantic, nearest, show_value
+from recipectl.recipe.shape import from_pydantic, nearest, show_value
 from recipectl.recipe.yamltree import Tree, dotted
 
 
@@ -42,12 +42,12 @@ class Document:
         return found
 
     def finding(
-        self, code: str, path: Path, message: str, fix: str | None = None, *, level: str | None = None
+        self, code: str, path: Path, message: str, fix: str | None = None, *, level: Level | None = None
     ) -> Finding:
         """A finding about a path of the merged recipe, at its line in the file."""
         at = self.locate(path)
         line, column = self.tree.place(at)
-        return Finding(code, level or level_of(code), self.file, line, column, dotted(at), message, fix)  # type: ignore[arg-type]
+        return Finding(code, level or level_of(code), self.file, line, column, dotted(at), message, fix)
 
 
 def parse_text(text: str, name: str) -> tuple[Recipe | None, list[Finding]]:
@@ -218,6 +218,3 @@ def _is_news(document: Document, loc: tuple[int | str, ...], kind: str) -> bool:
     if loc[:1] == ("variants",) and len(loc) > 1 and loc[1] not in LANE_NAMES:
         return False
     return loc != ("lanes",) or not any(f.where == "lanes" for f in document.findings)
-
-
-__all__ = ["TOP_KEYS", "Document", "parse_document", "parse_text"]

@@ -1,11 +1,211 @@
-"""Cross-field rules that need no lock: what each model alone cannot see. PURE, apart from looking for asset files."""
+"""Cross-field rules that need no lock: what each model alone cannot see. PURE, apart from looking for named files."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
+from recipectl import fsio
+from recipectl.errors import LicenseError
+from recipectl.licenses import canonical
+from recipectl.recipe import published
+from recipectl.recipe.codes import level_of
+from recipectl.recipe.families import FAMILIES
+from recipectl.recipe.findings import Finding, Level, in_file_order
+from recipectl.recipe.lane import Lane
+from recipectl.recipe.merge import Path as At
+from recipectl.recipe.model import Model
 from recipectl.recipe.parse import Document
+from recipectl.recipe.retracted import rest_on_retracted
+from recipectl.recipe.schema import LANE_NAMES, Recipe
+
+# Code, path in the merged recipe, message, fix.
+Said = tuple[str, At, str, str | None]
+_COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 
 
 def check(document: Document, folder: Path | None = None) -> None:
-    """Add the findings of all rules to the document. `folder` holds the recipe's own files; None: not on disk."""
+    """Add the findings of all rules to a document that parsed. `folder` holds the recipe's files; None: not on disk.
+
+    What several lanes inherit from one line is said once.
+    """
+    recipe = document.recipe
+    if recipe is None:
+        return
+    found: dict[tuple[str, int, int], Finding] = {}
+    for code, path, message, fix in _all(recipe, folder):
+        level: Level = "note" if code == "R003" and _unresolved(recipe.models[str(path[1])]) else level_of(code)
+        finding = document.finding(code, path, message, fix, level=level)
+        found.setdefault((code, finding.line, finding.column), finding)
+    document.findings = in_file_order([*document.findings, *found.values()])
+
+
+def _unresolved(model: Model) -> bool:
+    """Whether the author says that something about a model could not be found out: then the lock has to."""
+    return any(e.status == "unresolved" for e in model.evidence)
+
+
+def lanes(recipe: Recipe) -> Iterator[tuple[At, str, Lane]]:
+    """Every lane and variant: its path in the merged recipe, its family, itself."""
+    for name, lane in recipe.lanes.items():
+        yield ("lanes", name), name, lane
+    for name, variants in recipe.variants.items():
+        for variant, lane in variants.items():
+            yield ("variants", name, variant), name, lane
+
+
+def _all(recipe: Recipe, folder: Path | None) -> Iterator[Said]:
+    if folder is not None and folder.resolve().name != recipe.name:
+        name = folder.resolve().name
+        yield "R014", ("name",), f"the recipe is named {recipe.name}, its folder {name}", f"write `name: {name}`"
+    for name, model in recipe.models.items():
+        yield from _model(("models", name), model)
+    for at, family, lane in lanes(recipe):
+        yield from _ranks(at, family, lane)
+        yield from _engine(at, family, lane)
+        yield from _arguments(at, recipe, lane)
+        yield from _gates(at, lane)
+        yield from _scopes(at, recipe, lane)
+        yield from _files(at, lane, folder)
+        yield from published.check(at, lane)
+        yield from rest_on_retracted(at, lane)
+
+
+def _model(at: At, model: Model) -> Iterator[Said]:
+    if model.repo is not None and not _COMMIT.match(model.revision or ""):
+        says = "no revision is given, which means the newest"
+        if model.revision:
+            short = re.fullmatch(r"[0-9a-f]{7,39}", model.revision)
+            says = f"`{model.revision}` is a short commit" if short else f"`{model.revision}` may move with every push"
+        yield (
+            "R003", (*at, "revision"), f"{model.repo}: {says}",
+            "`recipectl lock` finds the full commit; write it here: `revision: COMMIT`",
+        )  # fmt: skip
+    if model.license is None:
+        if not model.license_evidence:
+            yield (
+                "R004", (*at, "license"), "no license is given, and nobody says that none is stated",
+                "write the SPDX expression of the model card; if it states none, say so under license_evidence",
+            )  # fmt: skip
+        return
+    try:
+        canonical(model.license)
+    except LicenseError as err:
+        yield "R005", (*at, "license"), f"{err.what}: {model.license}", "write an SPDX expression, or LicenseRef-NAME"
+
+
+def _ranks(at: At, family: str, lane: Lane) -> Iterator[Said]:
+    p = lane.parallel
+    ranks = p.tensor * p.pipeline * p.data
+    one_gpu = FAMILIES[family].unified_memory
+    if ranks % lane.nodes or (one_gpu and ranks != lane.nodes):
+        each = "one GPU each" if one_gpu else "an equal number of ranks each"
+        yield (
+            "R001", (*at, "parallel"),
+            f"tensor {p.tensor} x pipeline {p.pipeline} x data {p.data} = {ranks} ranks on {lane.nodes} nodes, {each}",
+            f"make tensor x pipeline x data a multiple of {lane.nodes}" if not one_gpu else f"give {lane.nodes} ranks",
+        )  # fmt: skip
+    if p.tensor % p.decode_context:
+        yield "R002", (*at, "parallel"), f"decode_context {p.decode_context} does not divide tensor {p.tensor}", None
+
+
+def _engine(at: At, family: str, lane: Lane) -> Iterator[Said]:
+    engine, here = lane.engine, (*at, "engine")
+    if (engine.name == "vllm-cpu") != (family == "cpu"):
+        yield (
+            "R009",
+            here,
+            f"engine {engine.name} does not run on lane {family}",
+            "vllm-cpu is for lane cpu, and only that",
+        )
+    boxed = engine.image is not None or engine.overlay is not None
+    if engine.runtime == "docker" and not boxed:
+        yield "R009", here, "runtime docker has neither image nor overlay", "name one, or `runtime: process`"
+    if engine.runtime == "process" and boxed:
+        yield "R009", here, "runtime process uses no image", "remove the image or overlay, or `runtime: docker`"
+    wanted = FAMILIES[family].platform
+    if engine.image and engine.image.platform and wanted and engine.image.platform != wanted:
+        yield (
+            "R009", (*here, "image"), f"the image is for {engine.image.platform}, {family} machines are {wanted}",
+            f"name the {wanted} image",
+        )  # fmt: skip
+
+
+def _arguments(at: At, recipe: Recipe, lane: Lane) -> Iterator[Said]:
+    for key, value in lane.args.items():
+        if isinstance(value, str) and re.fullmatch(r"\s*[\[{].*[\]}]\s*", value, re.DOTALL):
+            yield "R012", (*at, "args", key), "JSON in text", "write it as YAML, without the outer quotes"
+    listed = any(recipe.models[n].remote_code for n in (lane.target, lane.drafter) if n)
+    if lane.args.get("trust_remote_code") is True and not listed:
+        yield (
+            "R013", (*at, "args", "trust_remote_code"), "remote code is trusted, but no model lists any",
+            "remove it, or list the reviewed files with their sha256 under models.NAME.remote_code",
+        )  # fmt: skip
+
+
+def _gates(at: At, lane: Lane) -> Iterator[Said]:
+    gates, here = lane.gates, (*at, "gates")
+    for kind in ("required_log", "forbidden_log"):
+        for index, line in enumerate(getattr(gates, kind)):
+            try:
+                re.compile(line.pattern)
+            except re.error as err:
+                yield (
+                    "R010",
+                    (*here, kind, index),
+                    f"not a regular expression: {err}",
+                    "escape ( ) [ ] . with a backslash",
+                )
+    seqs = lane.args.get("max_num_seqs")
+    if isinstance(seqs, int) and max(gates.concurrency) > seqs:
+        yield (
+            "R011", (*here, "concurrency"), f"{max(gates.concurrency)} streams on max_num_seqs {seqs} would queue",
+            f"gate at {seqs} at most",
+        )  # fmt: skip
+    top = (lane.speculative.k or 0) + 1
+    for name, wanted in gates.acceptance.items():
+        low, high = wanted.min or 1, wanted.max or top
+        if not low <= high <= top:
+            yield (
+                "R011", (*here, "acceptance", name), f"{low} to {high} is no range within 1 to {top} (K + 1)",
+                "acceptance length counts tokens per verify step: accepted drafts plus one",
+            )  # fmt: skip
+
+
+def _scopes(at: At, recipe: Recipe, lane: Lane) -> Iterator[Said]:
+    drafters = {*recipe.models, *(m.repo for m in recipe.models.values() if m.repo)}
+    scopes = [((*at, "speculative", "rules", i), r.scope) for i, r in enumerate(lane.speculative.rules)]
+    scopes += [((*at, "guards", i), g.scope) for i, g in enumerate(lane.guards)]
+    for path, scope in scopes:
+        if scope.lane is not None and scope.lane not in LANE_NAMES:
+            yield "R015", path, f"no lane is called {scope.lane}", f"one of {', '.join(LANE_NAMES)}"
+        if scope.drafter is not None and scope.drafter not in drafters:
+            yield "R015", path, f"no model is called {scope.drafter}", "write a name under `models`, or its repo"
+
+
+def _files(at: At, lane: Lane, folder: Path | None) -> Iterator[Said]:
+    for index, asset in enumerate(lane.assets):
+        here = (*at, "assets", index)
+        if problem := _outside(asset.path):
+            yield "R007", here, problem, "copy the file into the recipe's folder"
+        elif folder is not None and not (folder / asset.path).is_file():
+            yield "R007", here, f"{asset.path} is not there", f"put it beside the recipe, in {folder.name}/"
+        elif folder is not None and asset.sha256 and fsio.sha256_file(folder / asset.path) != asset.sha256:
+            yield (
+                "R007",
+                here,
+                f"{asset.path} is not the file with this sha256",
+                "restore the file, or write its sha256",
+            )
+    if lane.experiment is not None:
+        if problem := _outside(lane.experiment):
+            yield "R007", (*at, "experiment"), problem, "copy the file into the recipe's folder"
+        elif folder is not None and not (folder / lane.experiment).is_file():
+            yield "R007", (*at, "experiment"), f"{lane.experiment} is not there", "put the contract beside the recipe"
+
+
+def _outside(path: str) -> str | None:
+    if path.startswith("/") or ".." in Path(path).parts:
+        return f"{path} lies outside the recipe's folder"
+    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from recipectl.errors import RecipeError
@@ -39,25 +39,28 @@ def check(
 ) -> list[RuleVerdict]:
     """The verdict of every rule, K001 to K014 and then the guards, on a lane of the recipe (after --k and --set).
 
-    `unqualified` turns the FAIL of a rule that may be waived (K002) into a WARN marked `waived`.
+    `unqualified` turns the FAIL of a rule that may be waived (K002) into a WARN marked `waived`, for the receipt.
     """
-    case = Case(recipe, lane_name, lane, lock, unqualified)
+    case = Case(recipe, lane_name, lane, lock)
     verdicts = [_run(code, case) for code in FUNCTIONS] + check_guards(case)
     return [_finished(v, unqualified) for v in verdicts]
 
 
-def refuse(verdicts: Sequence[RuleVerdict], on: str) -> None:
-    """RecipeError with every FAIL, its evidence and its fix; silent if there is none. `on` names recipe and lane."""
+def refuse(
+    recipe: Recipe, lane_name: str, lane: Lane, lock: Lock | None, *, unqualified: bool = False
+) -> list[RuleVerdict]:
+    """As `check`, but RecipeError with every FAIL and its fix if there is one. Serving verbs call this."""
+    verdicts = check(recipe, lane_name, lane, lock, unqualified=unqualified)
     failed = [v for v in verdicts if v.verdict == "FAIL"]
-    if not failed:
-        return
-    first = failed[0]
-    raise RecipeError(
-        f"{first.code} {where(first)}: {first.message}",
-        on=on, seen=first.seen, expected=first.expected,
-        details=[line for v in failed[1:] for line in (f"{v.code} {where(v)}: {v.message}", f"  fix: {v.fix}")],
-        next_step=first.fix,
-    )  # fmt: skip
+    if failed:
+        first, *more = failed
+        raise RecipeError(
+            f"{first.code} {where(first)}: {first.message}",
+            on=f"{recipe.name} {lane_name}", seen=first.seen, expected=first.expected,
+            details=[text for v in more for text in (f"{v.code} {where(v)}: {v.message}", f"  fix: {v.fix}")],
+            next_step=first.fix,
+        )  # fmt: skip
+    return verdicts
 
 
 def where(verdict: RuleVerdict) -> str:

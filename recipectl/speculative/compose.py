@@ -17,7 +17,6 @@ SGLANG_ALGORITHMS = {
     "ngram": "NGRAM",
     "draft_model": "STANDALONE",
 }
-NEEDS_DRAFTER = ("dflash", "dspark", "draft_model")
 MODES_WITHOUT_FULL_GRAPHS = ("NONE", "PIECEWISE")
 
 
@@ -26,20 +25,21 @@ def compose(lane: Lane, drafter_path: str | None) -> dict[str, Json] | None:
 
     For vLLM the exact `--speculative-config` in the field's key order; for SGLang its flags, by underscore name, whose
     draft-token count is K + 1 (it counts the bonus token). `drafter_path` is the verified local folder; ValueError if
-    the method needs one and it is None.
+    the lane has a drafter and it is None.
     """
     spec = lane.speculative
     if spec.method == "none" or spec.k is None:
         return None
-    if spec.method in NEEDS_DRAFTER and drafter_path is None:
-        raise ValueError(f"method {spec.method} needs the drafter's folder")
-    return _sglang(lane, drafter_path) if lane.engine.name == "sglang" else _vllm(lane, drafter_path)
+    if lane.drafter is not None and drafter_path is None:
+        raise ValueError(f"method {spec.method} needs the folder of {lane.drafter}")
+    drafter = drafter_path if lane.drafter is not None else None
+    return _sglang(lane, drafter) if lane.engine.name == "sglang" else _vllm(lane, drafter)
 
 
 def _vllm(lane: Lane, drafter_path: str | None) -> dict[str, Json]:
     spec = lane.speculative
     out: dict[str, Json] = {"method": spec.method}
-    if drafter_path is not None and spec.method in NEEDS_DRAFTER:
+    if drafter_path is not None:
         out["model"] = drafter_path
     out["num_speculative_tokens"] = spec.k
     if spec.schedule:
@@ -53,7 +53,7 @@ def _sglang(lane: Lane, drafter_path: str | None) -> dict[str, Json]:
     spec = lane.speculative
     k = spec.k or 0
     out: dict[str, Json] = {"speculative_algorithm": SGLANG_ALGORITHMS[spec.method]}
-    if drafter_path is not None and spec.method in NEEDS_DRAFTER:
+    if drafter_path is not None:
         out["speculative_draft_model_path"] = drafter_path
     if spec.method in ("mtp", "draft_model"):  # drafted one after the other, without a tree
         out |= {"speculative_num_steps": k, "speculative_eagle_topk": 1}

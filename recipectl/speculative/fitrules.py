@@ -9,6 +9,8 @@ from recipectl.speculative.verdict import Case, RuleVerdict
 DEFAULT_BUDGET = 2048
 # Captures above this many tokens were reported to fail on some stacks (r0b0tlab).
 LARGE_CAPTURE = 32
+# Arguments whose evidence shows that the sizes are what their author ran.
+SIZE_ARGUMENTS = ("cudagraph_capture_sizes", "compilation_config", "max_cudagraph_capture_size")
 # Budget rule as of this vLLM; before it, the drafts of all sequences were taken off the budget.
 PER_REQUEST_BUDGET = (0, 32)
 
@@ -35,6 +37,7 @@ def k004(case: Case) -> RuleVerdict:
             "K004", "WARN", "; ".join(parts) + f" (K {case.k}, {len(steps)} sequences)", seen=shown, where=where,
             expected=f"{_list(missing)} as well",
             fix="remove cudagraph_capture_sizes to have them composed, add the sizes, or lower max_num_seqs",
+            known=any(case.lane.args_evidence.get(key) for key in SIZE_ARGUMENTS),
         )  # fmt: skip
     note = f"; sizes above {LARGE_CAPTURE} are reported to fail on some stacks" if largest > LARGE_CAPTURE else ""
     return RuleVerdict("K004", "PASS", f"{shown} covers every n = 1..{len(steps)}{note}", where=where)

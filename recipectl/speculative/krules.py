@@ -70,7 +70,7 @@ def k002(case: Case) -> RuleVerdict:
         return RuleVerdict(
             "K002", "WARN", f"{case.k} is against a rule that does not bind: {wanted} ({why})" + _reason(told),
             seen=f"K {case.k}", expected=f"K {wanted}", evidence=tuple(told.evidence),
-            fix="add a `measured` rule with your own evidence once you have run it",
+            fix="add a `measured` rule with your own evidence once you have run it", known=_unproven(case),
         )  # fmt: skip
     passed = " and ".join(_wanted(r, measured) for r in binding) or "no rule is in scope; none is broken"
     return RuleVerdict("K002", "PASS", f"{case.k}: {passed}", evidence=tuple(e for r in binding for e in r.evidence))
@@ -92,6 +92,7 @@ def k003(case: Case) -> RuleVerdict:
         "K003", "WARN", f"{case.k} is below the trained depth {depth} and nobody measured it here", seen=f"K {case.k}",
         expected=f"K {depth}, or evidence for {case.k}",
         fix=f"bench it, then add a rule `kind: measured, k: [{case.k}]` with the receipt as its source",
+        known=_unproven(case),
     )  # fmt: skip
 
 
@@ -148,6 +149,11 @@ def scope_matches(scope: Scope, case: Case) -> bool:
         (scope.max_num_seqs, [max_num_seqs(lane)]),
     ]
     return all(wanted is None or wanted in actual for wanted, actual in pairs)
+
+
+def _unproven(case: Case) -> bool:
+    """Whether the lane itself says that nobody has run it."""
+    return case.lane.status == "unproven"
 
 
 def _allows(rule: KRule, k: int, measured: list[int]) -> bool:

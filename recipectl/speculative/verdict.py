@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from recipectl.lockfile import Facts, Lock
@@ -20,7 +20,8 @@ class RuleVerdict:
     """What a rule says about one lane. `where` is the path inside the lane; `evidence` is why the rule holds.
 
     FAIL refuses the lane; WARN is told and runs; NOT_CHECKED names what is not known yet and is never a pass.
-    `waived` marks a FAIL that `--unqualified` turned into a WARN, so that receipts can be stamped.
+    `waived` marks a FAIL that `--unqualified` turned into a WARN, so that receipts can be stamped. `known` marks a WARN
+    about something that the recipe states with evidence of its own: told, but nothing that its author has overlooked.
     """
 
     code: str
@@ -32,12 +33,14 @@ class RuleVerdict:
     evidence: tuple[Evidence, ...] = ()
     where: Path = ("speculative", "k")
     waived: bool = False
+    known: bool = False
 
     def to_json(self) -> dict[str, object]:
         """For `--json` and receipts."""
         return {
             "code": self.code, "verdict": self.verdict, "message": self.message, "seen": self.seen,
             "expected": self.expected, "fix": self.fix, "where": ".".join(map(str, self.where)), "waived": self.waived,
+            "known": self.known,
             "evidence": [e.model_dump(mode="json", exclude_none=True) for e in self.evidence],
         }  # fmt: skip
 
@@ -50,7 +53,6 @@ class Case:
     lane_name: str
     lane: Lane
     lock: Lock | None
-    unqualified: bool = field(default=False)
 
     @property
     def k(self) -> int:
@@ -69,8 +71,9 @@ class Case:
 
     @property
     def drafter_facts(self) -> Facts | None:
-        """The drafter's facts from the lock; None while they are not known."""
-        return self._facts(self.lane.drafter)
+        """The drafter's facts from the lock; None while they are not known. DSpark may live in the target itself."""
+        inside = self.lane.drafter is None and self.lane.speculative.method == "dspark"
+        return self._facts(self.lane.target if inside else self.lane.drafter)
 
     @property
     def target_facts(self) -> Facts | None:
