@@ -21,6 +21,10 @@ from recipectl.recipe.base import Json, Sha256, Slug, Strict
 FOLDER = Path(__file__).with_name("protocols")
 SCHEMA = "recipectl.protocol/1"
 
+# What a recipe may change about a protocol, and what it may say about how published numbers came about.
+AMENDMENTS = frozenset({"prompts", "phases", "requests", "concurrency", "rounds", "max_tokens", "temperature"})
+DESCRIPTIONS = frozenset({"statistic", "stream", "thinking", "acceptance", "formula", "note"})
+
 # What tok/s means (docs/bench.md, "Formulas"). N tokens by the server's usage, n_first those in the first chunk that
 # bears a token, times of the client's monotonic clock.
 Formula = Literal["after-first-chunk", "legacy", "wall", "output-over-wall"]
@@ -56,10 +60,11 @@ class Count(Strict):
 class Phase(Strict):
     """One kind of prompt of a protocol; figures of different phases are never averaged."""
 
-    prompts: list[Prompt] = Field(min_length=1)
+    prompts: list[Prompt] = Field(default=[], description="empty: the user brings a prompt file")
     count: Count | None = None
     requests: int | None = Field(default=None, ge=1, description="per round; prompts rotate. None: each prompt once")
     max_tokens: int | None = Field(default=None, ge=1, description="when it differs from the protocol's")
+    concurrency: list[int] | None = Field(default=None, description="when it differs from the protocol's")
 
 
 class Sampling(Strict):
@@ -109,6 +114,10 @@ class Protocol(Strict):
         body = self.model_dump(mode="json", by_alias=True, exclude={"summary", "sources", "note"})
         return sha256_text(json.dumps(body, sort_keys=True))
 
+    def cells(self) -> list[tuple[str, int]]:
+        """(phase, concurrency) of every cell, in file order."""
+        return [(name, c) for name, phase in self.phases.items() for c in phase.concurrency or self.concurrency]
+
     @model_validator(mode="after")
     def _coherent(self) -> Protocol:
         if self.transport == "wall" and self.formula in ("after-first-chunk", "legacy"):
@@ -148,17 +157,21 @@ def parse(text: str, where: str) -> Protocol:
 def with_settings(protocol: Protocol, settings: Mapping[str, Json], folder: Path) -> Protocol:
     """The protocol as a recipe's `bench[].settings` amend it; `prompts` names a text file beside the recipe.
 
-    Accepted keys: prompts (file), requests, concurrency, rounds, max_tokens, temperature. The digest changes with
-    them, so that amended results are only ever compared with results under the same amendment.
+    Accepted keys: prompts (file), phases, requests, concurrency, rounds, max_tokens, temperature. The digest changes
+    with them, so that amended results are only ever compared with results under the same amendment. What a recipe
+    says beyond that describes the published run (`statistic`, `stream`, ...) and must not contradict the protocol.
     """
-    known = {"prompts", "requests", "concurrency", "rounds", "max_tokens", "temperature"}
-    if unknown := sorted(set(settings) - known):
+    if unknown := sorted(set(settings) - AMENDMENTS - DESCRIPTIONS):
         raise UsageError(f"unknown bench settings of {protocol.name}", seen=", ".join(unknown),
-                         expected=", ".join(sorted(known)))  # fmt: skip
+                         expected=", ".join(sorted(AMENDMENTS)))  # fmt: skip
     body = protocol.model_dump(mode="json", by_alias=True)
+    _hold(protocol, settings)
     for key in ("concurrency", "rounds", "max_tokens"):
         if key in settings:
             body[key] = settings[key]
+    if "phases" in settings:
+        chosen = settings["phases"] if isinstance(settings["phases"], list) else [settings["phases"]]
+        body["phases"] = {name: phase for name, phase in body["phases"].items() if name in chosen}
     if "temperature" in settings:
         body["sampling"]["temperature"] = settings["temperature"]
     for phase in body["phases"].values():
@@ -166,8 +179,9 @@ def with_settings(protocol: Protocol, settings: Mapping[str, Json], folder: Path
             phase["prompts"] = [p.model_dump() for p in read_prompts(folder / str(settings["prompts"]))]
         if "requests" in settings:
             phase["requests"] = settings["requests"]
-        if "max_tokens" in settings:
-            phase["max_tokens"] = None
+        for key in ("max_tokens", "concurrency"):
+            if key in settings:
+                phase[key] = None
     return _rebuilt(body, protocol.name)
 
 
@@ -185,13 +199,36 @@ def with_flags(
     return with_settings(protocol, {k: cast(Json, v) for k, v in given.items() if v is not None}, FOLDER)
 
 
+def _hold(protocol: Protocol, settings: Mapping[str, Json]) -> None:
+    """A description that contradicts the protocol is an error: the published numbers were made another way."""
+    facts: dict[str, Json] = {"stream": protocol.transport == "stream", "thinking": protocol.thinking}
+    for key, fact in facts.items():
+        if key in settings and settings[key] != fact:
+            raise UsageError(f"the recipe and protocol {protocol.name} disagree about {key}", seen=settings[key],
+                             expected=fact)  # fmt: skip
+
+
+def ready(protocol: Protocol) -> Protocol:
+    """The protocol, if it has all its prompts. UsageError for one that needs a prompt file."""
+    if empty := [name for name, phase in protocol.phases.items() if not phase.prompts]:
+        raise UsageError(f"protocol {protocol.name} takes your own prompts", seen=f"none for {', '.join(empty)}",
+                         next_step="add --prompts FILE (one a line, or .jsonl with a `prompt` each)")  # fmt: skip
+    return protocol
+
+
 def read_prompts(path: Path) -> list[Prompt]:
-    """Prompts from a text file: one a line, blank lines and `#` comments left out. UsageError if none remain."""
+    """Prompts from a file: one a line without blank lines and `#` comments, or JSON lines with a `prompt` each.
+
+    UsageError if it cannot be read or holds none.
+    """
     try:
         lines = path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as err:
-        raise UsageError("the prompt file cannot be read", on=str(path), seen=err) from err
-    texts = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+        if path.suffix == ".jsonl":
+            texts = [str(json.loads(line)["prompt"]) for line in lines if line.strip()]
+        else:
+            texts = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    except (OSError, ValueError, KeyError, TypeError) as err:
+        raise UsageError("the prompt file cannot be read", on=str(path), seen=f"{type(err).__name__}: {err}") from err
     if not texts:
         raise UsageError("the prompt file holds no prompt", on=str(path))
     return [Prompt(id=f"p{i + 1:03d}", text=t, sha256=sha256_text(t)) for i, t in enumerate(texts)]

@@ -101,7 +101,7 @@ class Session:
     @property
     def total(self) -> int:
         """How many blocks there will be."""
-        return sum(p.rounds * len(p.concurrency) * len(p.phases) for p in self.protocols)
+        return sum(p.rounds * len(p.cells()) for p in self.protocols)
 
     async def measure(self, shown: Progress) -> None:
         """All rounds; every round runs every cell, so that a drift of the machine hits all cells alike."""
@@ -120,9 +120,8 @@ class Session:
         for round_ in range(max(p.rounds for p in self.protocols)):
             for protocol in self.protocols:
                 if round_ < protocol.rounds:
-                    for name in protocol.phases:
-                        for c in protocol.concurrency:
-                            yield round_, protocol, name, c
+                    for name, c in protocol.cells():
+                        yield round_, protocol, name, c
 
     async def _warm_up(self, client: Client, protocol: Protocol, name: str, c: int) -> None:
         for i in range(protocol.warmup.waves):
@@ -259,8 +258,7 @@ class Session:
         mine = [b for p, b in self.blocks if p.digest == protocol.digest]
         cells = [
             measure.cell(name, c, rows, max_num_seqs=self.target.max_num_seqs)
-            for name in protocol.phases
-            for c in protocol.concurrency
+            for name, c in protocol.cells()
             if (rows := [b for b in mine if b.phase == name and b.concurrency == c])
         ]
         return Measured(protocol=protocol, digest=protocol.digest, cells=cells, blocks=mine)

@@ -40,8 +40,9 @@ class Job:
                 p = protocols.with_settings(p, ref.settings, self.folder)
             if prompts is not None and not any(phase.count for phase in p.phases.values()):
                 p = protocols.with_settings(p, {"prompts": str(prompts.resolve())}, Path("/"))
-            found.append(protocols.with_flags(p, concurrency=concurrency, max_tokens=max_tokens, rounds=rounds,
-                                              temperature=temperature))  # fmt: skip
+            p = protocols.with_flags(p, concurrency=concurrency, max_tokens=max_tokens, rounds=rounds,
+                                     temperature=temperature)  # fmt: skip
+            found.append(protocols.ready(p))
         return found
 
 

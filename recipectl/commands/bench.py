@@ -12,7 +12,7 @@ from recipectl.bench.files import RESULT
 from recipectl.bench.result import Result
 from recipectl.bench.target import Job, of_deployment, of_url
 from recipectl.commands.context import choose, receipts_dir
-from recipectl.commands.lock import ensure_verified
+from recipectl.commands.models import ensure_verified
 from recipectl.console import Console
 from recipectl.errors import BenchError, UsageError
 from recipectl.fsio import sha256_file, write_atomic

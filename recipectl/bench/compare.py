@@ -1,0 +1,219 @@
+"""Two results, one verdict per cell: better, worse, no change, inconclusive. PURE.
+
+Step time is judged first, then acceptance length, then tok/s, since tok/s is the quotient of the two. Values are
+paired by prompt and round; intervals come from a bootstrap over prompts (over rounds where a phase has one prompt).
+The minimum effect is stated before: a difference inside it is no change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from recipectl.bench import measure, resample
+from recipectl.bench.result import Block, Measured, Request, Result
+from recipectl.errors import UsageError
+
+Metric = Literal["step_ms", "acceptance_length", "tok_s"]
+Verdict = Literal["better", "worse", "no change", "inconclusive"]
+METRICS: tuple[Metric, ...] = ("step_ms", "acceptance_length", "tok_s")
+# Stated before any run (bench.md section 5): log ratios for times and rates, tokens for the length.
+MIN_EFFECT: dict[str, float] = {"step_ms": 0.015, "acceptance_length": 0.05, "tok_s": 0.02}
+# Three rounds reach p = 0.1 at best: below this number nothing is called.
+MIN_ROUNDS = 5
+ALPHA = 0.05
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One metric of one cell. `effect` is B against A: a relative change, or tokens for the acceptance length."""
+
+    phase: str
+    concurrency: int
+    metric: Metric
+    a: float
+    b: float
+    effect: resample.Interval
+    p: float
+    rounds: int
+    boots: int
+    pairs: int
+    verdict: Verdict
+    needs: int | None
+
+    def line(self) -> str:
+        """The row as text."""
+        unit = " tokens" if self.metric == "acceptance_length" else " %"
+        scale = 1.0 if self.metric == "acceptance_length" else 100.0
+        e = self.effect
+        more = f", would take about {self.needs} rounds" if self.needs else ""
+        return (
+            f"{self.phase} c={self.concurrency} {self.metric}: {self.a:.4g} -> {self.b:.4g} "
+            f"({scale * e.point:+.2f}{unit}, {scale * e.low:+.2f} to {scale * e.high:+.2f}), p {self.p:.3f}, "
+            f"{self.pairs} pairs, {self.rounds} rounds, {self.boots} boots: {self.verdict}{more}"
+        )
+
+
+def require_same_protocol(a: Measured, b: Measured) -> None:
+    """UsageError that names every difference: figures of different protocols do not compare."""
+    if a.digest == b.digest:
+        return
+    x, y = (m.protocol.model_dump(mode="json", exclude={"summary", "sources", "note"}) for m in (a, b))
+    details = [f"{key}: {_short(x[key])} against {_short(y[key])}" for key in x if x[key] != y[key]]
+    raise UsageError("the two results follow different protocols", seen=f"{a.protocol.name} and {b.protocol.name}",
+                     expected="one digest", details=details, next_step="bench both under the same protocol")  # fmt: skip
+
+
+def compare(
+    a: Result, b: Result, *, min_effect: Mapping[str, float] | None = None, metrics: Sequence[Metric] = METRICS
+) -> list[Judged]:
+    """Every metric of every cell that both results hold. UsageError where nothing can be paired.
+
+    With several cells the confidence is raised (Bonferroni), so that one lucky cell in many is no finding.
+    """
+    least = {**MIN_EFFECT, **(min_effect or {})}
+    pairs = [(x, y) for x in a.measured for y in b.measured if x.protocol.name == y.protocol.name]
+    if not pairs:
+        names = [", ".join(m.protocol.name for m in r.measured) or "nothing" for r in (a, b)]
+        raise UsageError("the two results share no protocol", seen=f"{names[0]} and {names[1]}")
+    for x, y in pairs:
+        require_same_protocol(x, y)
+    cells = [(x, y, c.phase, c.concurrency) for x, y in pairs for c in x.cells]
+    confidence = 1 - ALPHA / max(1, len(cells))
+    judged = [
+        one
+        for x, y, phase, c in cells
+        for metric in metrics
+        if (one := _judge(x, y, phase, c, metric, least[metric], confidence)) is not None
+    ]
+    if not judged:
+        raise UsageError("no valid round of one result pairs with one of the other",
+                         next_step="see the VOID lines of `recipectl report`")  # fmt: skip
+    return judged
+
+
+def join(results: Sequence[Result]) -> Result:
+    """Several boots of one arm as one result, cells recomputed. UsageError if their protocols differ."""
+    first, *rest = results
+    measured = []
+    for i, m in enumerate(first.measured):
+        for other in rest:
+            require_same_protocol(m, other.measured[i])
+        blocks = [b for r in results for b in r.measured[i].blocks]
+        cells = [
+            measure.cell(name, c, [b for b in blocks if (b.phase, b.concurrency) == (name, c)],
+                         max_num_seqs=first.server.max_num_seqs)
+            for name, c in m.protocol.cells()
+        ]  # fmt: skip
+        measured.append(m.model_copy(update={"blocks": blocks, "cells": cells}))
+    return first.model_copy(update={"measured": measured, "ended": results[-1].ended})
+
+
+def regressions(judged: Sequence[Judged]) -> list[str]:
+    """Cells that regress: tok/s is worse; or it is not called, and step time or length is worse without the other
+    being better."""
+    cells: dict[tuple[str, int], dict[str, Verdict]] = defaultdict(dict)
+    for j in judged:
+        cells[j.phase, j.concurrency][j.metric] = j.verdict
+    out = []
+    for (phase, c), seen in cells.items():
+        parts = [seen.get("step_ms"), seen.get("acceptance_length")]
+        speed = seen.get("tok_s", "inconclusive")
+        if speed == "worse":
+            out.append(f"{phase} c={c}: tok/s is worse")
+        elif speed == "inconclusive" and "worse" in parts and "better" not in parts:
+            which = "step time" if parts[0] == "worse" else "acceptance length"
+            out.append(f"{phase} c={c}: {which} is worse")
+    return out
+
+
+def _judge(
+    a: Measured, b: Measured, phase: str, c: int, metric: Metric, least: float, confidence: float
+) -> Judged | None:
+    left, right = _values(a, phase, c, metric), _values(b, phase, c, metric)
+    keys = sorted(set(left) & set(right))
+    if not keys:
+        return None
+    additive = metric == "acceptance_length"
+    effects = {k: right[k] - left[k] if additive else math.log(right[k] / left[k]) for k in keys}
+    rounds = len({(boot, r) for boot, r, _ in keys})
+    prompts = {p for _, _, p in keys}
+    clusters: dict[str, list[float]] = defaultdict(list)
+    for (boot, r, prompt), effect in effects.items():
+        clusters[prompt if len(prompts) >= MIN_ROUNDS else f"{boot}/{r}"].append(effect)
+    found = resample.cluster_bootstrap(clusters, confidence)
+    e = found if additive else resample.Interval(*(math.expm1(v) for v in (found.point, found.low, found.high)))
+    verdict = _verdict(e, least, lower_is_better=metric == "step_ms", rounds=rounds)
+    needs = max(MIN_ROUNDS, math.ceil(rounds * (e.half / least) ** 2)) if verdict == "inconclusive" else None
+    return Judged(
+        phase, c, metric, _middle(left, keys), _middle(right, keys), e, resample.sign_flip_p(list(effects.values())),
+        rounds, len({boot for boot, _, _ in keys}), len(keys), verdict, needs,
+    )  # fmt: skip
+
+
+def _verdict(e: resample.Interval, least: float, *, lower_is_better: bool, rounds: int) -> Verdict:
+    if rounds < MIN_ROUNDS:
+        return "inconclusive"
+    if -least < e.low and e.high < least:
+        return "no change"
+    if e.low >= least:
+        return "worse" if lower_is_better else "better"
+    if e.high <= -least:
+        return "better" if lower_is_better else "worse"
+    return "inconclusive"
+
+
+Key = tuple[int, int, str]  # ordinal of the boot, round, prompt
+
+
+def _values(m: Measured, phase: str, c: int, metric: Metric) -> dict[Key, float]:
+    """The metric by (boot, round, prompt). Where a request does not say it, its whole block stands in for the prompt.
+
+    Boots are numbered by their order, so that the first boots of both arms pair.
+    """
+    boots = list(dict.fromkeys(b.boot for b in m.blocks))
+    out: dict[Key, list[float]] = defaultdict(list)
+    for b in m.blocks:
+        if b.phase != phase or b.concurrency != c or not b.valid:
+            continue
+        boot = boots.index(b.boot)
+        drafts = b.acceptance is not None
+        by_request = [(r.prompt, v) for r in b.requests if (v := _of_request(r, metric, drafts)) is not None]
+        for prompt, value in by_request:
+            out[boot, b.round, prompt].append(value)
+        if not by_request and (whole := _of_block(b, metric)) is not None:
+            out[boot, b.round, "block"].append(whole)
+    return {k: sum(v) / len(v) for k, v in out.items() if sum(v) > 0}
+
+
+def _of_request(r: Request, metric: Metric, drafts: bool) -> float | None:
+    if r.failure or r.tok_s is None:
+        return None
+    if metric == "tok_s":
+        return r.tok_s
+    if metric == "step_ms" and not drafts:  # one token a step
+        return 1e3 / r.tok_s
+    steps, accepted = r.spec.get("num_spec_steps"), r.spec.get("num_accepted_draft_tokens")
+    if not (isinstance(steps, int) and isinstance(accepted, int) and steps):
+        return None
+    if metric == "acceptance_length":
+        return 1 + accepted / steps
+    return ((r.t_last_ns or 0) - (r.t_first_ns or 0)) / 1e6 / steps
+
+
+def _of_block(b: Block, metric: Metric) -> float | None:
+    value = getattr(b.rates, metric)
+    return float(value) if value is not None else None
+
+
+def _middle(values: Mapping[Key, float], keys: Sequence[Key]) -> float:
+    return median([values[k] for k in keys])
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) < 120 else text[:117] + "..."

@@ -1,0 +1,84 @@
+"""`experiment`: run a frozen contract, stop where it says, bring back what ran before, leave a receipt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from recipectl import experiment, receipts
+from recipectl.bench.run import now
+from recipectl.commands import launching, stages
+from recipectl.commands.context import write_receipt
+from recipectl.console import Console
+from recipectl.errors import BenchError, RegressionError, UsageError
+from recipectl.experiment import Contract, Outcome
+from recipectl.fsio import write_atomic
+from recipectl.serving import deployments
+from recipectl.settings import Settings
+
+
+def run(settings: Settings, console: Console, *, file: Path, dry_run: bool) -> int:
+    """0 if every stage passes, 10 if one fails, 9 if one stays inconclusive."""
+    try:
+        text = file.read_text()
+    except (OSError, UnicodeDecodeError) as err:
+        raise UsageError("the contract cannot be read", on=str(file), seen=err) from err
+    contract, digest = experiment.parse(text, str(file))
+    console.notice(f"contract frozen: sha256 {digest}")
+    if dry_run:
+        _plan(console, contract, digest)
+        return 0
+    begun = now()
+    out = settings.state_dir / "experiments" / f"{begun.replace('-', '').replace(':', '')}-{contract.name}"
+    write_atomic(out / "contract.yaml", text)
+    outcomes, restored = _measure(settings, console, stages.Stand(settings, console, contract, file, out))
+    notes = [] if file.read_text() == text else ["the file was changed meanwhile; the frozen contract was run"]
+    for line in [*experiment.lines(contract, digest, outcomes), *(f"restored: {r}" for r in restored), *notes]:
+        console.print(line)
+    seen = {"outcomes": [experiment.to_json(o) for o in outcomes], "restored": restored, "folder": str(out),
+            "passed": experiment.passed(outcomes)}  # fmt: skip
+    path = write_receipt(settings, _receipt(contract, digest, begun, seen, notes))
+    console.notice(f"receipt: {path}")
+    console.document({"receipt": str(path), "contract_sha256": digest, **seen})
+    return verdict(outcomes)
+
+
+def _measure(settings: Settings, console: Console, stand: stages.Stand) -> tuple[list[Outcome], list[str]]:
+    """Every stage, and whatever happens: our servers down, the ones that ran before up again and gated."""
+    before = deployments.live(settings)
+    for running in before:
+        console.notice(f"stopping {running.plan.name} for the experiment")
+        launching.stop(settings, running)
+    try:
+        outcomes = stages.run_all(stand)
+    finally:
+        with launching.uninterrupted():
+            stand.clear()
+        restored = stages.restore(settings, console, before if stand.contract.restore else [])
+    return outcomes, restored
+
+
+def _receipt(
+    contract: Contract, digest: str, begun: str, seen: dict[str, Any], notes: list[str]
+) -> receipts.Receipt:  # fmt: skip
+    return receipts.Receipt(
+        kind="experiment", recipe=contract.recipe, lane=contract.lane, started=begun, ended=now(),
+        subjects=(receipts.Subject("contract", digest),), ran={"contract": contract.model_dump(mode="json")},
+        seen=seen, amendments=[a for o in seen["outcomes"] for a in o["amended"]] + notes,
+    )  # fmt: skip
+
+
+def _plan(console: Console, contract: Contract, digest: str) -> None:
+    console.print(f"experiment {contract.name} on {contract.recipe} {contract.lane}, sha256 {digest}")
+    for stage in contract.stages:
+        wanted = stage.model_dump(mode="json", exclude_defaults=True, exclude={"name", "kind"})
+        console.print(f"  {stage.name} ({stage.kind}): " + ", ".join(f"{k} {v}" for k, v in wanted.items()))
+    console.document({"contract_sha256": digest, "contract": contract.model_dump(mode="json", by_alias=True)})
+
+
+def verdict(outcomes: list[Outcome]) -> int:
+    """The exit code: 10 for a stage that failed, 9 for one that stayed inconclusive."""
+    status = {o.status for o in outcomes}
+    if "FAIL" in status:
+        return RegressionError.exit_code
+    return 0 if status == {"PASS"} else BenchError.exit_code
