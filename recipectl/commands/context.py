@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,6 +168,11 @@ def require_lock(recipe: Recipe, lane_name: str, lock: Lock | None, entry: catal
             next_step=command,
         )
     return lock
+
+
+def utc_now() -> str:
+    """Now, as receipts write it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def receipts_dir(settings: Settings) -> Path:

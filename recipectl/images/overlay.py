@@ -94,6 +94,22 @@ def unresolved(overlay: Overlay) -> list[str]:
     return out
 
 
+def require_resolved(overlay: Overlay) -> None:
+    """RecipeError if a foreign patch lacks something that only its publisher or the base image can tell."""
+    lines = unresolved(overlay)
+    if lines:
+        raise RecipeError(
+            "foreign patches are not resolved, so nothing is built", on=f"overlay {overlay.name}", details=lines,
+            next_step=f"overlays/{overlay.name}/README.md says how each value is found out",
+        )  # fmt: skip
+    missing = [s.name for s in overlay.steps if s.text is None]
+    if missing:
+        raise RecipeError(
+            "foreign patches are named but not here", on=f"overlay {overlay.name}", details=missing,
+            next_step="recipectl build --fetch-patches, or --patches DIR",
+        )  # fmt: skip
+
+
 def apply(overlay: Overlay, read: Read) -> list[FileResult]:
     """Apply every patch and file to a package tree that `read` opens (path below site-packages -> bytes, or None).
 

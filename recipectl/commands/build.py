@@ -1,0 +1,98 @@
+"""`build`: the lane's overlay image, proven or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from recipectl.commands.context import Chosen, choose, require_lock, utc_now, write_receipt
+from recipectl.commands.licensing import gate
+from recipectl.commands.sm import check_machine
+from recipectl.console import Console
+from recipectl.errors import Interrupted, LicenseError, PinError
+from recipectl.images import foreign, smgate, summary
+from recipectl.images.build import BuildPlan, plan
+from recipectl.images.build import build as build_image
+from recipectl.images.locking import base_of, overlay_drift
+from recipectl.images.overlay import Overlay
+from recipectl.images.overlay_files import load
+from recipectl.settings import Settings
+
+
+def run(
+    settings: Settings, console: Console, *, name: str | None, sm: str | None, variant: str | None = None,
+    dry_run: bool = False, fetch_patches: bool = False, patches: Path | None = None, accept_license: Sequence[str] = (),
+) -> int:  # fmt: skip
+    """Build the overlay of a lane. Exit 0 only with a proven image under the overlay's own tag."""
+    chosen = choose(settings, console, name, sm, variant=variant, need_lock=False)
+    overlay_name = chosen.lane.engine.overlay
+    if overlay_name is None or chosen.lane.engine.runtime == "process":
+        return _nothing_to_build(console, chosen)
+    overlay = load(settings, overlay_name)
+    if fetch_patches or patches is not None:
+        overlay = _with_foreign(settings, console, chosen, overlay, patches, accept_license)
+    todo = plan(overlay, base_of(overlay, chosen.lock), chosen.lane_name)
+    rows = check_machine(console, chosen, overlay, todo.base.platform, named=sm is not None)
+    if dry_run:
+        for line in summary.dry_run(todo):
+            console.print(line)
+        console.document({**summary.planned(todo), "gate": [vars(r) for r in rows]})
+        return 0
+    require_lock(chosen.recipe, chosen.lane_name, chosen.lock, chosen.entry)
+    if drifted := overlay_drift(overlay, chosen.lock):
+        raise PinError(
+            f"the lock of {chosen.recipe.name} does not hold for this overlay", on=str(chosen.entry.lock_file),
+            details=drifted, next_step=f"recipectl lock {chosen.recipe.name}",
+        )  # fmt: skip
+    return _build(settings, console, chosen, todo, rows)
+
+
+def _nothing_to_build(console: Console, chosen: Chosen) -> int:
+    engine = chosen.lane.engine
+    if engine.runtime == "process":
+        what = f"runs as a process: `serve` puts a patched copy first (overlay {engine.overlay or 'none'})"
+    else:
+        what = f"uses {engine.image.ref if engine.image else 'no image'} as it is: `recipectl pull` fetches it"
+    console.print(f"nothing to build: {chosen.title} {what}")
+    console.document({"recipe": chosen.recipe.name, "lane": chosen.lane_name, "built": False, "reason": what})
+    return 0
+
+
+def _with_foreign(
+    settings: Settings, console: Console, chosen: Chosen, overlay: Overlay, folder: Path | None, accept: Sequence[str]
+) -> Overlay:
+    """The overlay with its foreign patches, their licenses shown first and refused where none is stated."""
+    named = [s.patch for s in overlay.steps if s.patch.foreign]
+    for line in foreign.license_lines(named):
+        console.notice(f"foreign patch: {line}")
+    subjects = [(p.foreign.path, p.foreign.license, p.foreign.commit or "?") for p in named if p.foreign]
+    if bare := [path for path, license_, _ in subjects if license_ is None]:
+        raise LicenseError(
+            "foreign patches without a stated license are not used", on=f"overlay {overlay.name}", details=bare,
+            next_step="ask their author for a license",
+        )  # fmt: skip
+    gate(settings, chosen.recipe, subjects, accept)
+    texts = foreign.from_folder(named, folder) if folder else foreign.download(named)
+    return load(settings, overlay.name, texts)
+
+
+def _build(settings: Settings, console: Console, chosen: Chosen, todo: BuildPlan, rows: Sequence[smgate.Row]) -> int:
+    from recipectl.images.docker import DockerEngine  # 0.2 s
+
+    started = utc_now()
+    engine = DockerEngine(settings.docker_host)
+    try:
+        with console.progress(f"building {todo.tag}") as bar:
+            built = build_image(engine, todo, console.notice, lambda _d, _t, line: bar.describe(line or "building"))
+    except KeyboardInterrupt:
+        raise Interrupted("the build was stopped; nothing was tagged", on=todo.tag) from None
+    path = None
+    if not built.reused:
+        ended = utc_now()
+        ran = {"engine": engine.version(), "dockerfile": todo.dockerfile, "image": todo.tag}
+        receipt = summary.receipt(chosen.recipe.name, chosen.lane_name, todo, built, rows, ran, (started, ended))
+        path = write_receipt(settings, receipt)
+    for line in summary.lines(todo, built):
+        console.print(line)
+    console.document({**summary.answer(todo, built, rows), "receipt": str(path) if path else None})
+    return 0
