@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from recipectl.commands.context import Chosen, choose, remember, require_lock, write_receipt
+from recipectl.commands.copying import copy_to_hosts
 from recipectl.commands.licensing import gate
 from recipectl.commands.lock import connect, write_lock
 from recipectl.commands.models import check_folders, folder_of, lane_models, license_subjects
@@ -49,7 +50,8 @@ def run(
     pulled = {n: puller.pull(n, m) for n, m in models.items() if m.repo is not None}
     cache.save()
     check_folders(settings, console, chosen, models, jobs=jobs)
-    _report(settings, console, chosen, models, pulled, started)
+    copies = copy_to_hosts(settings, console, chosen, models, hosts.split(",")) if hosts else {}
+    _report(settings, console, chosen, models, pulled, copies, started)
     remember(settings, "last-pulled", chosen.recipe.name)
     return 0
 
@@ -85,7 +87,7 @@ def _show_plan(console: Console, puller: Puller, models: dict[str, LockedModel])
 
 def _report(
     settings: Settings, console: Console, chosen: Chosen, models: dict[str, LockedModel], pulled: dict[str, Pulled],
-    started: str,
+    copies: Mapping[str, list[dict[str, object]]], started: str,
 ) -> None:  # fmt: skip
     """Print, answer and keep what was pulled."""
     seen: dict[str, dict[str, object]] = {}
@@ -95,7 +97,8 @@ def _report(
         how = f"fetched {size_text(fetched)} in {time_text(seconds)}" if fetched else "nothing to fetch"
         console.print(f"{name}: {len(model.files)} files, {size_text(model.size)}, as locked ({how}) in {folder}")
         seen[name] = {"folder": str(folder), "repo": model.repo, "commit": model.commit, "tree": model.tree,
-                      "bytes": model.size, "fetched_bytes": fetched, "seconds": round(seconds, 3)}  # fmt: skip
+                      "bytes": model.size, "fetched_bytes": fetched, "seconds": round(seconds, 3),
+                      "hosts": copies.get(name, [])}  # fmt: skip
     notes = {"licenses": {n: model.license for n, model in models.items()}}
     receipt = Receipt(
         "pull", chosen.recipe.name, chosen.lane_name, started, _now(), seen={"models": seen}, notes=notes,

@@ -6,7 +6,6 @@ import os
 import platform
 import stat
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,6 +14,7 @@ from recipectl.errors import RecipectlError
 from recipectl.fsio import HashCache
 from recipectl.hub.store import safe_name, walk
 from recipectl.lockfile import LockedFile, LockedModel
+from recipectl.workers import run_all
 
 Kind = Literal["missing", "extra", "size", "changed", "symlink", "unreadable"]
 
@@ -65,12 +65,7 @@ def verify_model(
 
     # Largest first: a big shard that starts last would leave the other cores idle.
     order = sorted(locked.files, key=lambda f: -f.size)
-    with ThreadPoolExecutor(jobs or default_jobs(False)) as pool:
-        try:
-            problems += [p for p in pool.map(check, order) if p]
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    problems += [p for p in run_all(order, check, jobs or default_jobs(False)) if p]
     return sorted(problems, key=lambda p: p.path)
 
 
