@@ -150,7 +150,7 @@ def book() -> str:
     lines = [
         "# The recipes, and where every statement of their sources went",
         "",
-        "Generated from `tests/data/seeds/statements.yaml` by `python tests/recipes/yardstick.py`; a test holds them equal.",
+        "Generated from `tests/data/seeds/statements.yaml` by `python tests/recipes/yardstick.py`; a test compares.",
         "The statements were read by hand from the published documents before a recipe was written. Each row names the",
         "place that carries it; `recipectl show NAME --evidence` prints the same from the recipe's side.",
         "",
