@@ -37,6 +37,7 @@ CODES: dict[str, tuple[str, Level]] = {
     "R013": ("remote code is trusted only where it is listed by sha256", "warning"),
     "R014": ("the recipe has the name of its folder", "error"),
     "R015": ("the scope of a K rule or guard can match", "warning"),
+    "R016": ("engine arguments that rules compute with have their type", "error"),
     "L001": ("the lock can be read", "error"),
     "L002": ("the lock holds for the recipe as it stands", "warning"),
 }

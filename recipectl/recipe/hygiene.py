@@ -26,38 +26,42 @@ _SECRET_NAME = re.compile(
     r"(?i)(?:^|[_\-])(?:token|api[_\-]?key|secret|password|passwd|access[_\-]?key|private[_\-]?key)\Z"
 )
 
+SECRET_FIX = (
+    "remove it and revoke it: recipes are shared. `pull` reads HF_TOKEN from its environment, nothing else does"
+)
+
 # Flags that recipectl composes, by underscore name -> where the recipe says it instead.
 OWNED: dict[str, str] = {
-    "host": "serve binds 127.0.0.1; `serve --expose` opens it",
-    "port": "`serve --port`",
-    "model": "`target` and `models`",
-    "model_path": "`target` and `models`",
+    "host": "`serve` binds 127.0.0.1, `serve --expose` opens it",
+    "port": "`serve --port` sets it",
+    "model": "say `target` and `models`",
+    "model_path": "say `target` and `models`",
     "api_key": "`serve --expose` makes one and keeps it in a 0600 file",
     "hf_token": "only `pull` and `lock` read a token, from HF_TOKEN",
-    "speculative_config": "`speculative`",
-    "speculative_algorithm": "`speculative.method`",
-    "speculative_draft_model_path": "`drafter` and `models`",
-    "speculative_num_steps": "`speculative.k`",
-    "speculative_num_draft_tokens": "`speculative.k` (SGLang counts one more for the same K)",
-    "num_speculative_tokens": "`speculative.k`",
-    "tensor_parallel_size": "`parallel.tensor`",
-    "tp_size": "`parallel.tensor`",
-    "pipeline_parallel_size": "`parallel.pipeline`",
-    "pp_size": "`parallel.pipeline`",
-    "decode_context_parallel_size": "`parallel.decode_context`",
-    "data_parallel_size": "`parallel.data`",
-    "dp_size": "`parallel.data`",
-    "enable_expert_parallel": "`parallel.expert`",
-    "distributed_executor_backend": "`nodes`",
-    "nnodes": "`nodes`",
-    "node_rank": "`nodes`; each host gets its own rank",
-    "master_addr": "the first host of `serve --hosts`",
-    "master_port": "the first host of `serve --hosts`",
-    "dist_init_addr": "the first host of `serve --hosts`",
-    "headless": "`nodes`; ranks above 0 run headless",
-    "revision": "`models.NAME.revision`",
-    "code_revision": "`models.NAME.revision` and `remote_code`",
-    "tokenizer_revision": "`models.NAME.revision`",
+    "speculative_config": "say `speculative`",
+    "speculative_algorithm": "say `speculative.method`",
+    "speculative_draft_model_path": "say `drafter` and `models`",
+    "speculative_num_steps": "say `speculative.k`",
+    "speculative_num_draft_tokens": "say `speculative.k` (SGLang counts one more for the same K)",
+    "num_speculative_tokens": "say `speculative.k`",
+    "tensor_parallel_size": "say `parallel.tensor`",
+    "tp_size": "say `parallel.tensor`",
+    "pipeline_parallel_size": "say `parallel.pipeline`",
+    "pp_size": "say `parallel.pipeline`",
+    "decode_context_parallel_size": "say `parallel.decode_context`",
+    "data_parallel_size": "say `parallel.data`",
+    "dp_size": "say `parallel.data`",
+    "enable_expert_parallel": "say `parallel.expert`",
+    "distributed_executor_backend": "say `nodes`",
+    "nnodes": "say `nodes`",
+    "node_rank": "say `nodes`, each host gets its rank",
+    "master_addr": "the first of `serve --hosts` is the head",
+    "master_port": "`serve` chooses it",
+    "dist_init_addr": "the first of `serve --hosts` is the head",
+    "headless": "say `nodes`, ranks above 0 run headless",
+    "revision": "say `models.NAME.revision`",
+    "code_revision": "say `models.NAME.revision` and `remote_code`",
+    "tokenizer_revision": "say `models.NAME.revision`",
 }
 
 
@@ -75,13 +79,13 @@ def check(say: Say, merged: Mapping[str, Any]) -> list[Finding]:
     return list(found.values())
 
 
+def secrets(text: str) -> Iterator[tuple[int, int]]:
+    """Line and column (from 1) of everything in a file that looks like a secret, comments included."""
+    for found in _SECRET_VALUE.finditer(text):
+        yield text.count("\n", 0, found.start()) + 1, found.start() - text.rfind("\n", 0, found.start())
+
+
 def _all(merged: Mapping[str, Any]) -> Iterator[tuple[str, Path, str, str | None]]:
-    for path, text in _texts(merged, ()):
-        if _SECRET_VALUE.search(text):
-            yield (
-                "P012", path, "the value looks like a secret",
-                "remove it and revoke it: recipes are shared. Only HF_TOKEN in the environment of `pull` is read",
-            )  # fmt: skip
     for section in ("lanes", "variants"):
         for path, lane in _lane_paths(merged.get(section), (section,), 1 if section == "lanes" else 2):
             yield from _in_lane(lane, path)
@@ -120,7 +124,7 @@ def _in_text(where: Path, text: str) -> Iterator[tuple[str, Path, str, str | Non
             "write the value itself; a value that differs per host is named under `per_rank_env`",
         )  # fmt: skip
     elif _COMMENT.search(text):
-        yield "P013", where, "a comment stands inside the value and would be passed on", "move it behind the quotes"
+        yield "P013", where, "a comment stands inside the value and would be passed on", "take it out of the quotes"
     elif found := _SHELL.search(text):
         yield (
             "P013", where, f"`{found.group().strip()}` is shell or a second flag: values are passed on as they are",
@@ -132,11 +136,11 @@ def _in_keys(at: Path, section: Any) -> Iterator[tuple[str, Path, str, str | Non
     for key, value in section.items() if isinstance(section, dict) else ():
         name = str(key).lstrip("-").replace("-", "_")
         if _SECRET_NAME.search(name) and name not in OWNED and value not in ("", None):
-            yield "P012", (*at, key), f"`{key}` is the name of a secret", "remove it: recipes are shared"
+            yield "P012", (*at, key), f"`{key}` is the name of a secret", SECRET_FIX
         if at[-1] == "env":
             continue
         if name in OWNED:
-            yield "P014", (*at, key), f"recipectl composes `{name}` itself", f"remove it; say it by {OWNED[name]}"
+            yield "P014", (*at, key), f"recipectl composes `{name}` itself", f"remove it: {OWNED[name]}"
         elif name != key:
             yield "P007", (*at, key), f"`{key}` is not an argument name", f"write `{name}`, with underscores"
 

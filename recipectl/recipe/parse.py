@@ -67,6 +67,7 @@ def parse_document(text: str, name: str) -> Document:
         return document
     merged = _merge(document)
     document.findings += hygiene.check(document.finding, merged)
+    document.findings += _secrets(document, text)
     if named := _names(document, merged):
         document.findings += named
     document.recipe = _typed(document, merged)
@@ -79,6 +80,16 @@ def parse_document(text: str, name: str) -> Document:
 def _say(document: Document, code: str, path: Path, message: str, fix: str | None = None) -> None:
     line, column = document.tree.place(path)
     document.findings.append(Finding(code, level_of(code), document.file, line, column, dotted(path), message, fix))
+
+
+def _secrets(document: Document, text: str) -> list[Finding]:
+    """Secrets anywhere in the file, comments included, except on lines whose key has been called one already."""
+    known = {f.line for f in document.findings if f.code == "P012"}
+    places = [(line, column) for line, column in hygiene.secrets(text) if line not in known]
+    return [
+        Finding("P012", level_of("P012"), document.file, *place, "", "this looks like a secret", hygiene.SECRET_FIX)
+        for place in places
+    ]
 
 
 def _readable(document: Document) -> bool:
@@ -180,8 +191,8 @@ def _names(document: Document, merged: Mapping[str, Any]) -> list[Finding]:
             model = models.get(name)
             if name not in models:
                 text, fix = f"`{name}` is not under `models`", nearest(name, models).replace("keys", "names")
-            elif isinstance(model, dict) and model.get("role") not in (role, None):
-                text, fix = f"`{name}` has role {model.get('role')}, not {role}, under `models`", "name another model"
+            elif isinstance(model, dict) and isinstance(model.get("role"), str) and model["role"] != role:
+                text, fix = f"`{name}` has role {model['role']}, not {role}, under `models`", "name another model"
             else:
                 continue
             out.setdefault(document.locate(at), document.finding("P006", at, text, fix))

@@ -9,7 +9,7 @@ from pathlib import Path
 from recipectl import fsio
 from recipectl.errors import LicenseError
 from recipectl.licenses import canonical
-from recipectl.recipe import published
+from recipectl.recipe import knownargs, published
 from recipectl.recipe.codes import level_of
 from recipectl.recipe.families import FAMILIES
 from recipectl.recipe.findings import Finding, Level, in_file_order
@@ -33,11 +33,11 @@ def check(document: Document, folder: Path | None = None) -> None:
     recipe = document.recipe
     if recipe is None:
         return
-    found: dict[tuple[str, int, int], Finding] = {}
+    found: dict[tuple[object, ...], Finding] = {}
     for code, path, message, fix in _all(recipe, folder):
         level: Level = "note" if code == "R003" and _unresolved(recipe.models[str(path[1])]) else level_of(code)
         finding = document.finding(code, path, message, fix, level=level)
-        found.setdefault((code, finding.line, finding.column), finding)
+        found.setdefault((code, finding.line, finding.column, message), finding)
     document.findings = in_file_order([*document.findings, *found.values()])
 
 
@@ -134,7 +134,9 @@ def _engine(at: At, family: str, lane: Lane) -> Iterator[Said]:
 
 def _arguments(at: At, recipe: Recipe, lane: Lane) -> Iterator[Said]:
     for key, value in lane.args.items():
-        if isinstance(value, str) and re.fullmatch(r"\s*[\[{].*[\]}]\s*", value, re.DOTALL):
+        if wrong := knownargs.problem(key, value):
+            yield "R016", (*at, "args", key), wrong, None
+        elif isinstance(value, str) and re.fullmatch(r"\s*[\[{].*[\]}]\s*", value, re.DOTALL):
             yield "R012", (*at, "args", key), "JSON in text", "write it as YAML, without the outer quotes"
     listed = any(recipe.models[n].remote_code for n in (lane.target, lane.drafter) if n)
     if lane.args.get("trust_remote_code") is True and not listed:

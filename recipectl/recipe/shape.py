@@ -25,6 +25,20 @@ _TYPES = {
     "dict_type": "a mapping", "model_type": "a mapping", "model_attributes_type": "a mapping",
     "mapping_type": "a mapping", "date_type": "a date as YYYY-MM-DD", "none_required": "nothing",
 }  # fmt: skip
+# Patterns of the schema in words.
+_FORMS = {
+    r"^[a-z0-9][a-z0-9.\-]*$": "lower case letters, digits, dots and hyphens",
+    r"^[0-9a-f]{64}$": "a sha256 of 64 hex digits",
+    r"^[0-9a-f]{8,64}$": "8 to 64 hex digits of a sha256",
+    r"^sha256:[0-9a-f]{64}$": "sha256: and 64 hex digits",
+    r"^[\w.\-]+/[\w.\-]+$": "a hub repository as OWNER/NAME",
+    r"^[\w.\-/:]+$": "an image as registry/name:tag",
+    r"^linux/(arm64|amd64)$": "linux/arm64 or linux/amd64",
+    r"^\d+[kmg]$": "a size such as 32g",
+    r"^/": "an absolute path",
+}
+# Most names that a fix lists.
+MANY = 12
 _FLOAT = re.compile(r"-?\d+(\.\d+)?\Z")
 TOP_KEYS = [*(f.alias or n for n, f in Recipe.model_fields.items() if n != "variants"), "shared"]
 
@@ -44,7 +58,7 @@ def from_pydantic(
     What several lanes inherit from one line of `shared` is reported once. The alternatives of one place (text or a
     number) become one finding.
     """
-    out: dict[tuple[str, Path], Finding] = {}
+    out: dict[tuple[str, Path, str], Finding] = {}
     alternatives: dict[Path, list[str]] = {}
     for error in errors:
         extra = error["type"] == "extra_forbidden"
@@ -58,15 +72,25 @@ def from_pydantic(
             wanted += [w for w in [_TYPES.get(error["type"], "another type")] if w not in wanted]
             message = f"expected {' or '.join(wanted)}, got {show_value(_at(data, path), tree.raw.get(shown))}"
         line, column = tree.place(shown)
-        out[(code, shown)] = Finding(code, level_of(code), file, line, column, dotted(shown), message, fix)
-    return list(out.values())
+        out[(code, shown, message if code == "P005" else "")] = Finding(
+            code, level_of(code), file, line, column, dotted(shown), message, fix
+        )
+    return _without_echoes(list(out.values()))
+
+
+def _without_echoes(findings: list[Finding]) -> list[Finding]:
+    """Without `X is missing` where an unknown key of the same mapping was meant to be X."""
+    meant = {(f.where.rpartition(".")[0], f.fix) for f in findings if f.code == "P003"}
+    return [f for f in findings if f.code != "P005" or (f.where, f"write {f.message.split()[2]}") not in meant]
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
     """A fix that names the nearest valid name, or all of them."""
     names = list(valid)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    return f"write `{close[0]}`" if close else "valid keys: " + ", ".join(names)
+    if close:
+        return f"write `{close[0]}`"
+    return "valid keys: " + ", ".join(names[:MANY]) + (", ..." if len(names) > MANY else "")
 
 
 def show_value(value: Any, raw: str | None = None) -> str:
@@ -98,7 +122,11 @@ def _say(
         case "extra_forbidden":
             said = "P003", f"unknown key `{name}`", _fix_unknown(name, path, root)
         case "missing":
-            said = "P005", f"the key `{name}` is missing", f"add `{name}:`"
+            said = (
+                "P005",
+                f"the key `{name}` is missing",
+                f"add `{name}:`" if name != "schema" else "start with `schema: 1`",
+            )
         case "value_error":
             said = "P006", str(ctx.get("error", error["msg"])), None
         case "literal_error":
@@ -109,7 +137,8 @@ def _say(
                 _fix_choice(path[-1] if name == "[key]" else value, wanted),
             )
         case "string_pattern_mismatch":
-            said = "P007", f"{shown} does not have the form {ctx.get('pattern')}", None
+            form = _FORMS.get(str(ctx.get("pattern")), f"text of the form {ctx.get('pattern')}")
+            said = "P007", f"expected {form}, got {shown}", None
         case _ if kind in _TYPES:
             said = "P004", "", _fix_type(kind, value, raw)
         case _ if kind.startswith("date"):
@@ -125,9 +154,10 @@ def _lower(text: str) -> str:
 
 def _fix_unknown(name: str, parent: Path, root: type[BaseModel]) -> str:
     model = _model_at(parent, root)
-    names = TOP_KEYS if not parent and root is Recipe else [f.alias or n for n, f in model.model_fields.items()] if model else []
+    names = [f.alias or n for n, f in model.model_fields.items()] if model else []
+    names = TOP_KEYS if not parent and root is Recipe else names
     if model is Lane and not difflib.get_close_matches(name, names, n=1, cutoff=0.6):
-        return f"an engine argument goes under `args`; keys of a lane: {', '.join(names)}"
+        return "if it is an engine argument, put it under `args`; `recipectl check --schema` lists the keys of a lane"
     return nearest(name.replace("-", "_"), names)
 
 

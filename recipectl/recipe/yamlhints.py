@@ -32,7 +32,8 @@ _PROBLEMS: list[tuple[str, str, str]] = [
     ("block mapping", "this line does not line up with the keys above it", "align the key with its neighbours"),
     ("found undefined alias", "a * starts a plain value, which YAML reads as an alias", "put the value in quotes"),
     ("found duplicate anchor", "an & starts a plain value, which YAML reads as an anchor", "put the value in quotes"),
-    ("expected a single document", "a second YAML document starts here (---)", "keep one recipe in one file"),
+    ("another document", "a second YAML document starts here (---)", "keep one recipe in one file"),
+    ("exceeded maximum nesting depth", "values are nested too deep here", "flatten them"),
     ("found undefined tag", "a ! starts a plain value, which YAML reads as a tag", "put the value in quotes"),
 ]  # fmt: skip
 
@@ -45,8 +46,6 @@ def explain(err: Exception, text: str) -> tuple[int, int, str, str]:
         line = text.count("\n", 0, min(err.position, len(text))) + 1
         character = ord(err.character) if isinstance(err.character, str) else err.character
         return line, 1, f"a control character (U+{character:04X}) stands in the file", "save it as plain UTF-8 text"
-    if isinstance(err, RecursionError):
-        return 1, 1, "values are nested too deep", "flatten them"
     return 1, 1, f"this is not YAML: {(str(err) or type(err).__name__).splitlines()[0]}", "mend the file"
 
 

@@ -76,16 +76,13 @@ def read(text: str, file: str) -> tuple[Tree, list[Finding]]:
     """Compose a YAML text. Never raises: what cannot be read ends as a finding and `data` None."""
     walker = _Walker(file)
     text = text.removeprefix("\ufeff")
-    if depth := _too_deep(text):
-        walker.say("P001", (depth, 1), (), f"brackets are nested deeper than {MAX_DEPTH} levels", "flatten the value")
-        return walker.tree, walker.findings
     try:
         loader = _Loader(text)
         try:
             root = loader.get_single_node()
         finally:
             loader.dispose()
-    except (yaml.YAMLError, UnicodeError, RecursionError) as err:
+    except (yaml.YAMLError, UnicodeError) as err:
         line, column, message, fix = explain(err, text)
         code = "P009" if isinstance(err, yaml.composer.ComposerError) else "P001"
         walker.say(code, (line, column), (), message, fix)
@@ -94,27 +91,6 @@ def read(text: str, file: str) -> tuple[Tree, list[Finding]]:
         walker.tree.places[()] = _place(root)
         walker.tree.data = walker.value(root, ())
     return walker.tree, walker.findings
-
-
-def _too_deep(text: str) -> int:
-    """The line at which flow brackets nest too deep, or 0. The C parser recurses on them and would overflow its stack.
-
-    Brackets inside quotes are counted too: no real value comes near the limit.
-    """
-    depth = 0
-    for number, line in enumerate(text.split("\n"), 1):
-        for char in line:
-            if char in "[{":
-                depth += 1
-                if depth > MAX_DEPTH:
-                    return number
-            elif char in "]}":
-                depth = max(0, depth - 1)
-        # Block collections nest by indicators on one line ("- - - -") or by indentation, one column at least.
-        lead = line[: len(line) - len(line.lstrip("-? \t"))]
-        if lead.count("-") + lead.count("?") > MAX_DEPTH or lead.count(" ") > 4 * MAX_DEPTH:
-            return number
-    return 0
 
 
 def _place(node: yaml.Node) -> tuple[int, int]:
@@ -143,8 +119,11 @@ class _Walker:
         self._seen.add(id(node))
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
+        if len(path) > MAX_DEPTH:
+            self.say("P001", _place(node), path[:3], f"nested deeper than {MAX_DEPTH} levels", "flatten the value")
+            return None
         if node.tag not in (_TAG + "map", _TAG + "seq"):
-            self.say("P009", _place(node), path, f"YAML tags are not used in recipes, got {node.tag}", "remove the tag")
+            self._tag(node, path)
         if isinstance(node, yaml.SequenceNode):
             out = []
             for index, item in enumerate(node.value):
@@ -158,7 +137,7 @@ class _Walker:
         for key_node, value_node in node.value:
             place = _place(key_node)
             if not isinstance(key_node, yaml.ScalarNode):
-                self._bad_key(place, path)
+                self._bad_key(path)
                 continue
             key, here = key_node.value, (*path, key_node.value)
             if key == "<<" and not key_node.style:
@@ -177,16 +156,23 @@ class _Walker:
                 out[key] = self.value(value_node, here)
         return out
 
-    def _bad_key(self, place: tuple[int, int], path: Path) -> None:
+    def _tag(self, node: yaml.Node, path: Path) -> None:
+        shown = "!!" + node.tag.removeprefix(_TAG) if node.tag.startswith(_TAG) else node.tag
         self.say(
-            "P011", place, path, "a mapping or list stands where a key should be, as in an unfilled {{ template }}",
+            "P009", self.tree.place(path), path, f"YAML tags are not used in recipes, got {shown}", "remove the tag"
+        )
+
+    def _bad_key(self, path: Path) -> None:
+        self.say(
+            "P011", self.tree.place(path), path,
+            "a mapping or list stands where a key should be, as in an unfilled {{ template }}",
             "recipes hold no placeholders: write the value itself, in quotes if it has braces",
         )  # fmt: skip
 
     def _scalar(self, node: yaml.ScalarNode, path: Path) -> Any:
         kind, text = node.tag.removeprefix(_TAG), node.value
         if kind not in ("str", "null", "bool", "int", "float"):
-            self.say("P009", _place(node), path, f"YAML tags are not used in recipes, got {node.tag}", "remove the tag")
+            self._tag(node, path)
             return text
         if node.style or kind == "str":
             if not node.style and _AMBIGUOUS.match(text):

@@ -123,9 +123,9 @@ def k008(case: Case) -> RuleVerdict:
     locked = facts.block_size if facts else None
     real = locked or (case.drafter.expect.block_size if case.drafter else None)
     if real is not None and spec.block_size is not None and real != spec.block_size:
-        said = "config.json" if locked else "the recipe's own expectation"
+        said = "its config.json" if locked else f"models.{case.lane.drafter}.expect"
         return RuleVerdict(
-            "K008", "FAIL", f"the recipe says block_size {spec.block_size}, {said} says {real}",
+            "K008", "FAIL", f"the drafter's block_size is {real} by {said}, {spec.block_size} here",
             seen=str(spec.block_size), expected=str(real), fix=f"set speculative.block_size to {real}", where=where,
         )  # fmt: skip
     if locked is None:

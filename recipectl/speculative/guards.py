@@ -32,12 +32,12 @@ def _verdict(guard: Guard, case: Case) -> RuleVerdict:
     good = decides if kind == "PASS" else next((p for p in reversed(points) if p.outcome == "good"), None)
     expected = f"{show(good.value)}, which ran well" if good else None
     if kind == "PASS" and decides:
-        told = "ran well" if decides.value == value else f"on the safe side of {show(decides.value)}, which ran well"
-        return RuleVerdict("G001", "PASS", f"{key} {shown}: {told}", where=where, evidence=tuple(decides.evidence))
+        told = "ran well" if decides.value == value else f"is on the safe side of {show(decides.value)}, which ran well"
+        return RuleVerdict("G001", "PASS", f"{key} {shown} {told}", where=where, evidence=tuple(decides.evidence))
     if kind == "FAIL" and decides:
         return RuleVerdict(
-            "G001", "FAIL", f"{key} {shown}: {_story(value, decides)}", seen=shown, expected=expected, where=where,
-            evidence=tuple(decides.evidence), fix=f"set {key} to {good.value:g}" if good else f"lower {key}",
+            "G001", "FAIL", f"{key} {shown} {_story(value, decides)}", seen=shown, expected=expected, where=where,
+            evidence=tuple(decides.evidence), fix=f"set {key} to {plain(good.value)}" if good else f"lower {key}",
         )  # fmt: skip
     tried = ", ".join(f"{show(p.value)} {p.outcome}" for p in points) or "only retracted or disputed runs"
     return RuleVerdict(
@@ -71,7 +71,7 @@ def _decide(value: float, points: list[GuardPoint]) -> tuple[Verdict, GuardPoint
 
 def _story(value: float, point: GuardPoint) -> str:
     ended = {"slow": "was slow", "wedged": "wedged the host", "crashed": "crashed"}[point.outcome]
-    return ended if point.value == value else f"beyond {show(point.value)}, which {ended}"
+    return ended if point.value == value else f"is beyond {show(point.value)}, which {ended}"
 
 
 def _value(case: Case, path: tuple[str, ...]) -> tuple[tuple[str, ...], float | None]:
@@ -97,7 +97,12 @@ def _number(value: Any) -> float | None:
     return float(found.group(1)) * _UNITS.get(found.group(2), 1) if found else None
 
 
+def plain(value: float) -> str:
+    """A number as YAML takes it."""
+    return f"{int(value)}" if value == int(value) else f"{value:g}"
+
+
 def show(value: float) -> str:
     """A number as a person wrote it; bytes with their GiB."""
-    text = f"{int(value)}" if value == int(value) else f"{value:g}"
+    text = plain(value)
     return f"{text} ({value / 2**30:.2f} GiB)" if value >= 2**28 else text

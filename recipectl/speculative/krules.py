@@ -79,6 +79,8 @@ def k002(case: Case) -> RuleVerdict:
 def k003(case: Case) -> RuleVerdict:
     """K below the trained depth is legal and can win, but only a measurement shows it."""
     depth = case.trained_depth
+    if case.k < 1:
+        return RuleVerdict("K003", "NOT_APPLICABLE", f"{case.k} drafts nothing")
     if case.lane.speculative.method not in ("dflash", "dspark"):
         return RuleVerdict("K003", "NOT_APPLICABLE", f"{case.lane.speculative.method} has no trained depth")
     if depth is None:
@@ -120,7 +122,8 @@ def k013(case: Case) -> RuleVerdict:
     if problems:
         return RuleVerdict(
             "K013", "FAIL", "; ".join(problems), seen=shown, where=where,
-            expected="ranges [low, high, K] from 1 to max_num_seqs without gap or overlap", fix="mend the ranges",
+            expected="ranges [low, high, K] from 1 to max_num_seqs without gap or overlap",
+            fix="write ranges that follow each other from 1",
         )  # fmt: skip
     if top is None and case.lane.speculative.method in ("dflash", "dspark"):
         return case.unknown("K013", "the drafter's block_size", where)

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from recipectl.errors import UsageError
-from recipectl.recipe import hygiene, yamltree
+from recipectl.recipe import hygiene, knownargs, yamltree
 from recipectl.recipe.base import Json
 from recipectl.recipe.findings import Finding
 from recipectl.recipe.lane import Lane
@@ -85,6 +85,10 @@ def _refuse(path: str, parts: list[str], value: Json) -> None:
         raise UsageError(f"--set {path}: which key of {parts[0]}?", expected=f"--set {path}.KEY=VALUE")
     if parts == ["speculative", "k"]:
         raise UsageError("--set speculative.k: K has its own option", next_step="use --k")
+    if isinstance(value, str) and any(hygiene.secrets(value)):
+        raise UsageError(f"--set {path}: the value looks like a secret", next_step=hygiene.SECRET_FIX)
+    if parts[0] == "args" and len(parts) == 2 and (wrong := knownargs.problem(parts[1], value)):
+        raise UsageError(f"--set {path}: {wrong}", seen=f"{path}={value}")
     fragment: Any = value
     for part in reversed(parts):
         fragment = {part: fragment}
