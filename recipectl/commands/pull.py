@@ -11,6 +11,7 @@ from recipectl.commands.licensing import gate
 from recipectl.commands.lock import connect, write_lock
 from recipectl.commands.models import check_folders, folder_of, lane_models, license_subjects
 from recipectl.console import Console
+from recipectl.errors import Interrupted
 from recipectl.fsio import HashCache
 from recipectl.hub.pull import Pulled, Puller
 from recipectl.hub.verify import default_jobs
@@ -47,8 +48,13 @@ def run(
         _show_plan(console, puller, models)
         return 0
     started = _now()
-    pulled = {n: puller.pull(n, m) for n, m in models.items() if m.repo is not None}
-    cache.save()
+    try:
+        pulled = {n: puller.pull(n, m) for n, m in models.items() if m.repo is not None}
+    except KeyboardInterrupt:
+        raise Interrupted(
+            "pull stopped: finished files stay, unfinished ones are gone on with", on=chosen.title,
+            next_step=f"recipectl pull {chosen.recipe.name} goes on",
+        ) from None  # fmt: skip
     check_folders(settings, console, chosen, models, jobs=jobs)
     copies = copy_to_hosts(settings, console, chosen, models, hosts.split(",")) if hosts else {}
     _report(settings, console, chosen, models, pulled, copies, started)

@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,10 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import need
-from tests.hub import models
-from tests.hub.testhub import Repo, TestHub
-
-NC_ND = "CC-BY-NC-ND-4.0"
+from tests.hub.pair import Pair, make_pair
+from tests.hub.testhub import TestHub
 
 
 @pytest.fixture
@@ -27,79 +24,9 @@ def hub() -> Iterator[TestHub]:
         yield running
 
 
-@dataclass
-class Pair:
-    """A recipe of a target and a drafter on the hub, in a folder of its own, and a command line that uses them."""
-
-    hub: TestHub
-    folder: Path
-    target: Repo
-    drafter: Repo
-    env: dict[str, str]
-
-    @property
-    def recipe(self) -> Path:
-        return self.folder / "recipes" / "pair" / "recipe.yaml"
-
-    @property
-    def lock(self) -> Path:
-        return self.recipe.with_name("recipe.lock.yaml")
-
-    @property
-    def cache(self) -> Path:
-        return self.folder / "cache"
-
-    def model(self, repo: Repo, ref: str = "main") -> Path:
-        return self.cache / "models" / repo.name.replace("/", "--") / repo.refs[ref]
-
-    def write(self, *, target_ref: str | None = None, drafter_ref: str | None = None, **kwargs: str) -> None:
-        """The recipe, at full commits where no ref is given."""
-        at = (f"{self.target.name}@{target_ref or self.target.refs['main']}",
-              f"{self.drafter.name}@{drafter_ref or self.drafter.refs['main']}")  # fmt: skip
-        self.recipe.parent.mkdir(parents=True, exist_ok=True)
-        self.recipe.write_text(models.recipe("pair", *at, **kwargs))
-
-    def start(self, *argv: str, **env: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "recipectl", *argv], cwd=self.folder, env={**self.env, **env}, text=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-
-    def run(self, *argv: str, **env: str) -> subprocess.CompletedProcess[str]:
-        """As a user without a terminal runs it."""
-        process = self.start(*argv, **env)
-        out, err = process.communicate(timeout=120)
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-    def pull(self, *argv: str, **env: str) -> subprocess.CompletedProcess[str]:
-        return self.run("pull", "pair", "--sm", "cpu", "--accept-license", NC_ND, *argv, **env)
-
-    def files(self, repo: Repo) -> dict[str, bytes]:
-        """What lies in the model's folder."""
-        folder = self.model(repo)
-        return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-    def wanted(self, repo: Repo) -> dict[str, bytes]:
-        """What the lock should have brought: all but what no pattern asks for."""
-        return {n: b for n, b in repo.commits[repo.refs["main"]].items() if not n.endswith(".bin")}
-
-
 @pytest.fixture
 def pair(hub: TestHub, tmp_path: Path) -> Pair:
-    target, drafter = (
-        hub.repo("acme/Target", card={"license": "mit"}),
-        hub.repo("acme/Drafter", card={"license": NC_ND}),
-    )
-    target.commit(models.target())
-    drafter.commit(models.drafter())
-    env = {
-        **os.environ, "HF_ENDPOINT": hub.endpoint, "PYTHONPATH": str(Path(__file__).parents[2]),
-        "RECIPECTL_CACHE": str(tmp_path / "cache"), "RECIPECTL_STATE": str(tmp_path / "state"),
-        "RECIPECTL_HUB_TIMEOUT_S": "2", "RECIPECTL_HUB_RETRIES": "2",
-    }  # fmt: skip
-    made = Pair(hub, tmp_path, target, drafter, env)
-    made.write()
-    return made
+    return make_pair(hub, tmp_path, dict(os.environ))
 
 
 @dataclass

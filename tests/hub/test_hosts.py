@@ -12,7 +12,8 @@ import yaml
 
 from recipectl.errors import UsageError
 from recipectl.hub.hosts import Host, parse_host
-from tests.hub.conftest import Pair, Ssh
+from tests.hub.conftest import Ssh
+from tests.hub.pair import Pair
 
 
 def far_root(pair: Pair, ssh: Ssh) -> dict[str, str]:

@@ -6,6 +6,7 @@ Two servers: the hub itself, and a second origin that bodies of LFS files are re
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -152,6 +153,10 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = 1 << 16
     state: TestHub
     side: Literal["hub", "cdn"]
+
+    def handle(self) -> None:
+        with contextlib.suppress(ConnectionResetError):  # a client that was killed
+            super().handle()
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
