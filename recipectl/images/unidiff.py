@@ -84,10 +84,11 @@ def _hunks(lines: list[str], index: int, name: str, *, creates: bool) -> tuple[l
                 "a hunk without context proves nothing about its place", on=f"{name}:{at}", seen=lines[at - 1],
                 expected="context lines (diff -U3)",
             )  # fmt: skip
-        if not creates and new_start != start + delta:
+        shift = delta if new_n else delta - 1  # a hunk that leaves nothing names the line before it
+        if not creates and new_start != start + shift:
             raise RecipeError(
                 "the line numbers of a hunk do not add up", on=f"{name}:{at}", seen=f"+{new_start}",
-                expected=f"+{start + delta}", next_step="make the diff anew instead of editing it by hand",
+                expected=f"+{start + shift}", next_step="make the diff anew instead of editing it by hand",
             )  # fmt: skip
         hunks.append(Hunk(start, new_start, tuple(old), tuple(new), at))
         delta += len(new) - len(old)
