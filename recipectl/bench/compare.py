@@ -64,8 +64,9 @@ def require_same_protocol(a: Measured, b: Measured) -> None:
         return
     x, y = (m.protocol.model_dump(mode="json", exclude={"summary", "sources", "note"}) for m in (a, b))
     details = [f"{key}: {_short(x[key])} against {_short(y[key])}" for key in x if x[key] != y[key]]
-    raise UsageError("the two results follow different protocols", seen=f"{a.protocol.name} and {b.protocol.name}",
-                     expected="one digest", details=details, next_step="bench both under the same protocol")  # fmt: skip
+    names = f"{a.protocol.name} and {b.protocol.name}"
+    raise UsageError("the two results follow different protocols", seen=names, details=details,
+                     next_step="bench both under the same protocol")  # fmt: skip
 
 
 def compare(

@@ -136,15 +136,19 @@ def judge(spec: Sequence[Scored], control: Sequence[Scored] | None, dtype: str) 
 def _verdict(s: Arm, c: Arm | None, hard: float, soft: float, p: float | None) -> tuple[Verdict, str]:
     if s.tokens < MIN_TOKENS:
         return "INCONCLUSIVE", f"only {s.tokens} tokens were scored, {MIN_TOKENS} are needed"
-    if s.max_gap > hard and (c is not None or s.max_gap > 10 * hard):
+    if s.max_gap > (hard if c is not None else 10 * hard):
         return "LOSSY", f"a token lies {s.max_gap:.4g} nats below the best, beyond the hard limit {hard:.4g}"
     if s.differs == 0:
         return "LOSSLESS", f"every one of {s.tokens} tokens is the best under teacher forcing"
     if c is None or p is None:
         return (
             "INCONCLUSIVE",
-            f"{s.differs} of {s.tokens} tokens differ and there is no control arm without speculation",
+            f"{s.differs} of {s.tokens} tokens differ, and no control arm without speculation was run",
         )
+    return _against(s, c, soft, p)
+
+
+def _against(s: Arm, c: Arm, soft: float, p: float) -> tuple[Verdict, str]:
     rates = f"{s.differs} of {s.tokens} against {c.differs} of {c.tokens} in the control arm, p {p:.3f}"
     if p < ALPHA and s.differs / s.tokens > c.differs / c.tokens:
         return "LOSSY", f"tokens differ more often than without speculation: {rates}"
@@ -188,8 +192,9 @@ def lines(j: Judgement) -> list[str]:
             f"  {name}: {arm.differs} of {arm.tokens} tokens differ ({arm.exact_ties} exact ties, {arm.near_ties} near "
             f"ties, {arm.over_soft} above), largest gap {arm.max_gap:.4g} nats ({arm.max_gap / j.ulp:.2g} ULP){drift}"
         )
-    split = [d for d in j.first_divergence if d is not None]
     if j.first_divergence:
-        out.append(f"  texts: {len(j.first_divergence) - len(split)} of {len(j.first_divergence)} equal to the control's"
-                   + (f", others part at token {', '.join(map(str, split))}" if split else ""))  # fmt: skip
+        split = [str(d) for d in j.first_divergence if d is not None]
+        equal = len(j.first_divergence) - len(split)
+        parted = f", others part at token {', '.join(split)}" if split else ""
+        out.append(f"  texts: {equal} of {len(j.first_divergence)} equal to the control's{parted}")
     return out

@@ -6,6 +6,8 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 from recipectl.bench import counting, stats, textprobe, validity
 from recipectl.bench.acceptance import Acceptance, Delta, from_requests
@@ -134,18 +136,23 @@ def trimmed(streams: Sequence[Stream], a: Acceptance | None) -> int | None:
     return cut if cut >= 0 else None
 
 
+def pooled(blocks: Sequence[Block]) -> Acceptance | None:
+    """The counts of several blocks as one; None where no block has counters."""
+    counted = [
+        Acceptance(a.drafts, a.proposed, a.accepted, tuple(a.per_position), a.source)
+        for b in blocks
+        if (a := b.acceptance) is not None
+    ]
+    return reduce(add, counted) if counted else None
+
+
 def cell(phase_name: str, concurrency: int, blocks: Sequence[Block], *, max_num_seqs: int | None) -> Cell:
     """Medians over the valid rounds of one cell; acceptance pooled over them."""
     valid = [b for b in blocks if b.valid]
-    pooled = None
-    for b in valid:
-        if b.acceptance is not None:
-            one = Acceptance(b.acceptance.drafts, b.acceptance.proposed, b.acceptance.accepted,
-                             tuple(b.acceptance.per_position), b.acceptance.source)  # fmt: skip
-            pooled = one if pooled is None else pooled + one
+    total = pooled(valid)
     middle = {name: stats.median([getattr(b.rates, name) for b in valid]) for name in Rates.model_fields}
-    if pooled is not None:
-        middle["acceptance_length"] = pooled.length
+    if total is not None:
+        middle["acceptance_length"] = total.length
     speeds = [b.rates.tok_s for b in valid if b.rates.tok_s is not None]
     counts = [r.count for b in blocks for r in b.requests if r.count]
     wrong = next((c for c in counts if not c.exact), None)
@@ -156,7 +163,7 @@ def cell(phase_name: str, concurrency: int, blocks: Sequence[Block], *, max_num_
         void_rounds=len(blocks) - len(valid),
         failed_streams=sum(r.failure is not None for b in blocks for r in b.requests),
         rates=Rates(**middle),
-        acceptance=accepted(pooled),
+        acceptance=accepted(total),
         cv_tok_s=stats.cv(speeds),
         queueing=max_num_seqs is not None and concurrency > max_num_seqs,
         count=None if not counts else f"number {wrong.wrong_at} is {wrong.seen!r}" if wrong else "exact",

@@ -129,7 +129,8 @@ class Stream:
         self.limit = int(body.get("max_tokens", 16))
         self.chat = "messages" in body
         self.ids = bool(body.get("return_token_ids")) and "plain" not in self.faults
-        self.usage = (body.get("stream_options") or {}).get("continuous_usage_stats") and "plain" not in self.faults
+        continuous = (body.get("stream_options") or {}).get("continuous_usage_stats")
+        self.usage = bool(continuous) and not self.faults & {"plain", "no-usage"}
         self.truth = Truth(str(body.get("cache_salt", "")))
         self.place = random.Random(f"{engine.config.seed}/{self.truth.salt}").randrange(len(engine.table))
         self.histogram = [0] * (engine.k + 1)
@@ -157,7 +158,7 @@ class Stream:
         if self.chat:
             self.http.event(self._choices({"role": "assistant", "content": ""}, []))
         if "zero" in self.faults:
-            self._end(b"")
+            self._end(sse(self._choices({} if self.chat else "", [], "stop")))
             return
         self._emit(1)
 

@@ -62,7 +62,9 @@ def of_url(url: str, model: str | None, api_key: str | None, *, gpu_here: bool) 
     return Job(target, label=parts.hostname)
 
 
-def of_deployment(live: Deployment, refs: Sequence[BenchRef], folder: Path, api_key: str | None = None) -> Job:
+def of_deployment(
+    live: Deployment, refs: Sequence[BenchRef], folder: Path | None = None, api_key: str | None = None
+) -> Job:
     """A live deployment, with what its plan promises."""
     plan = live.plan
     target = Target(

@@ -6,16 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from recipectl import receipts
-from recipectl.bench import receipt, report
+from recipectl.bench import export as exports
+from recipectl.bench import html, receipt, report
 from recipectl.bench import run as bench_run
-from recipectl.bench.files import RESULT
+from recipectl.bench.files import CHUNKS, RESULT
 from recipectl.bench.result import Result
 from recipectl.bench.target import Job, of_deployment, of_url
-from recipectl.commands.context import choose, receipts_dir
+from recipectl.commands import checkups
+from recipectl.commands.context import choose, write_receipt
 from recipectl.commands.models import ensure_verified
 from recipectl.console import Console
 from recipectl.errors import BenchError, UsageError
-from recipectl.fsio import sha256_file, write_atomic
+from recipectl.fsio import sha256_file, write_atomic, write_json
 from recipectl.gpu import gpus
 from recipectl.serving import deployments
 from recipectl.settings import Settings
@@ -43,21 +45,35 @@ def run(
     out: Path | None,
     accept_license: Sequence[str] = (),
 ) -> int:
-    """The table, the receipt, and exit code 9 where not one block is valid."""
+    """The table, the receipt, and exit code 9 where a cell has no valid block."""
+    c = numbers(concurrency)
+    if selftest:
+        return checkups.run_selftest(console, c)
+    names = (phases or DEFAULT).split(",")
     work = _job(settings, console, name, url, model, sm, accept_license)
+    if lossless:
+        return checkups.run_lossless(settings, console, work, names, max_tokens)
     wanted = work.protocols(
-        (phases or DEFAULT).split(","), prompts=prompts, concurrency=numbers(concurrency), max_tokens=max_tokens,
-        rounds=rounds, temperature=temperature,
+        names, prompts=prompts, concurrency=c, max_tokens=max_tokens, rounds=rounds, temperature=temperature
     )  # fmt: skip
     stamp = bench_run.now().replace("-", "").replace(":", "")
     folder = out or settings.state_dir / "bench" / f"{stamp}-{work.label}"
     result = bench_run.run(work.target, wanted, out=folder, console=console)
     for line in report.lines(result):
         console.print(line)
+    if out is not None or export is not None:
+        _extras(result, folder, export)
     path = keep(settings, result, folder, work)
     console.notice(f"result: {folder / RESULT}\nreceipt: {path}")
     console.document({"receipt": str(path), "folder": str(folder), **receipt.seen(result, folder)})
     return verdict(result)
+
+
+def _extras(result: Result, folder: Path, export: str | None) -> None:
+    """The HTML report beside the result, and the result in another tool's shape."""
+    write_atomic(folder / "report.html", html.page(result, html.read_chunks(folder / CHUNKS)))
+    for name, flat in exports.vllm(result).items() if export == "vllm" else ():
+        write_json(folder / name, flat)
 
 
 def _job(
@@ -97,10 +113,7 @@ def keep(settings: Settings, result: Result, folder: Path, work: Job) -> Path:
         ran={"argv": result.server.argv, "protocols": {m.protocol.name: m.digest for m in result.measured}},
         seen=receipt.seen(result, folder), partial=result.partial,
     )  # fmt: skip
-    stamp = result.started.replace("-", "").replace(":", "")
-    path = receipts_dir(settings) / f"{stamp}-bench-{work.label}.json"
-    write_atomic(path, receipts.dump(made))
-    return path
+    return write_receipt(settings, made)
 
 
 def verdict(result: Result) -> int:

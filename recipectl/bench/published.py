@@ -1,0 +1,77 @@
+"""A run held against the table that a recipe carries, row by row and only under the same protocol. PURE."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from recipectl.bench.result import Cell, Result
+from recipectl.errors import UsageError
+from recipectl.recipe.lane import BenchRef, PublishedRow
+
+# Published rows carry no interval. Two published runs of one configuration differ by up to 7 % (field report 5c).
+TOLERANCE = 0.07
+LENGTH_TOLERANCE = 0.05
+
+
+@dataclass(frozen=True)
+class Row:
+    """One published figure and ours. `below` and `above` lie outside the tolerance, or outside a published range."""
+
+    phase: str
+    concurrency: int
+    figure: str
+    published: str
+    measured: float
+    verdict: Literal["within", "below", "above"]
+    source: str
+    note: str | None = None
+
+    def line(self) -> str:
+        """The row as text."""
+        more = f"; {self.note}" if self.note else ""
+        return (f"{self.phase} c={self.concurrency} {self.figure}: published {self.published}, measured "
+                f"{self.measured:.4g}: {self.verdict} ({self.source}{more})")  # fmt: skip
+
+
+def against(result: Result, refs: Sequence[BenchRef]) -> list[Row]:
+    """Every published figure that has a cell of ours. UsageError where no protocol is shared, with both lists."""
+    ours = {m.protocol.name: m for m in result.measured}
+    shared = [r for r in refs if r.protocol in ours and r.published]
+    if not shared:
+        wanted = ", ".join(r.protocol for r in refs if r.published) or "nothing"
+        raise UsageError("no published table follows the protocol of this result", seen=", ".join(ours),
+                         expected=wanted, next_step=f"recipectl bench --phases {wanted.split(',')[0]}")  # fmt: skip
+    out = [
+        row
+        for ref in shared
+        for published in ref.published
+        for cell in ours[ref.protocol].cells
+        if cell.phase == published.phase and cell.concurrency == (published.concurrency or cell.concurrency)
+        for row in _rows(published, cell, None if ours[ref.protocol].protocol.exact else "prompts reconstructed")
+        if published.variant in (None, result.variant) and published.k in (None, result.server.k)
+    ]
+    if not out:
+        cells = ", ".join(f"{c.phase} c={c.concurrency}" for m in ours.values() for c in m.cells)
+        raise UsageError("no published row has a cell in this result", seen=cells)
+    return out
+
+
+def _rows(p: PublishedRow, cell: Cell, note: str | None) -> Iterator[Row]:
+    r = cell.rates
+    source = p.evidence[0].source
+    aggregate = r.agg_decode or r.agg_run
+    figures: list[tuple[str, tuple[float, float] | float | None, float | None, float]] = [
+        ("tok/s", p.tok_s_range or p.tok_s, r.tok_s, TOLERANCE),
+        ("aggregate tok/s", p.aggregate_tok_s, aggregate, TOLERANCE),
+        ("acceptance length", p.acceptance_length, r.acceptance_length, LENGTH_TOLERANCE),
+        ("acceptance rate", p.acceptance_rate, cell.acceptance.rate if cell.acceptance else None, LENGTH_TOLERANCE),
+    ]
+    for figure, wanted, seen, tolerance in figures:
+        if wanted is None or seen is None:
+            continue
+        low, high = wanted if isinstance(wanted, tuple) else (wanted * (1 - tolerance), wanted * (1 + tolerance))
+        shown = f"{wanted[0]:g} to {wanted[1]:g}" if isinstance(wanted, tuple) else f"{wanted:g}"
+        verdict: Literal["within", "below", "above"] = "below" if seen < low else "above" if seen > high else "within"
+        yield Row(cell.phase, cell.concurrency, figure, shown, seen, verdict, source, note)

@@ -1,0 +1,72 @@
+"""`compare`: two results, or one against the recipe's published table. Exit code 10 on a regression."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from recipectl.bench import compare, files, published, receipt
+from recipectl.bench.result import Result
+from recipectl.commands.context import receipts_dir
+from recipectl.console import Console
+from recipectl.errors import RegressionError, UsageError
+from recipectl.receipts import load
+from recipectl.recipe import catalog
+from recipectl.settings import Settings
+
+
+def run(settings: Settings, console: Console, *, a: str, b: str | None, against: str | None) -> int:
+    """Print every judged cell; 10 if one regresses."""
+    if (b is None) == (against is None):
+        raise UsageError(
+            "compare takes two results, or one and --against published", next_step="recipectl compare --help"
+        )
+    if against is not None:
+        return _published(settings, console, read(settings, a))
+    left, right = read(settings, a), read(settings, b or "")
+    judged = compare.compare(left, right)
+    worse = compare.regressions(judged)
+    console.print(f"A {_title(left)}\nB {_title(right)}")
+    if {m.boot for x in left.measured for m in x.blocks} & {m.boot for x in right.measured for m in x.blocks}:
+        console.notice(
+            "both results come from one boot: this is an A/A control, its intervals are the rig's noise floor"
+        )
+    elif left.rig.get("host") != right.rig.get("host"):
+        console.warn("the two results come from different machines")
+    for j in judged:
+        console.print(j.line())
+    console.print("regression: " + ("; ".join(worse) if worse else "none"))
+    console.document({"judged": [vars(j) | {"effect": vars(j.effect)} for j in judged], "regressions": worse})
+    return RegressionError.exit_code if worse else 0
+
+
+def read(settings: Settings, given: str) -> Result:
+    """A result from its folder, its file, or a receipt (by path or by name)."""
+    path = Path(given)
+    if not path.exists() and (kept := receipts_dir(settings) / given).exists():
+        path = kept
+    if path.is_file() and path.name != files.RESULT and '"predicateType"' in path.read_text(errors="replace"):
+        found = receipt.of(load(path.read_text(), str(path)).seen)
+        if found is None:
+            raise UsageError("this receipt holds no bench", on=str(path))
+        folder = Path(str(json.loads(path.read_text())["predicate"]["seen"].get("folder", "")))
+        return files.read(folder) if (folder / files.RESULT).exists() else found
+    return files.read(path)
+
+
+def _published(settings: Settings, console: Console, result: Result) -> int:
+    if result.recipe is None or result.lane is None:
+        raise UsageError("the result names no recipe, so there is no published table", next_step="bench a deployment")
+    recipe = catalog.load(catalog.find(settings, result.recipe))
+    lane = recipe.lane(result.lane, result.variant)
+    rows = published.against(result, lane.bench)
+    for row in rows:
+        console.print(row.line())
+    worse = [r for r in rows if r.verdict == "below"]
+    console.document({"rows": [vars(r) for r in rows], "regressions": len(worse)})
+    return RegressionError.exit_code if worse else 0
+
+
+def _title(result: Result) -> str:
+    what = " ".join(x for x in (result.recipe, result.lane, result.variant) if x) or result.server.url
+    return f"{what}, K {result.server.k}, {result.started}"
