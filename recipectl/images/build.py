@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from recipectl import provenance
 from recipectl.errors import PinError
 from recipectl.images import context, overlay, proof
 from recipectl.images.overlay import Overlay
@@ -51,7 +52,7 @@ def plan(what: Overlay, base: LockedImage, family: str) -> BuildPlan:
         context.refuse_content(step.patch.file, (step.text or "").encode("utf-8", "surrogateescape"))
     overlay.require_resolved(what)
     digest = overlay.input_digest(what, base.digest, base.platform)
-    labels = context.labels(what, base.ref, base.digest, digest)
+    labels = {**context.labels(what, base.ref, base.digest, digest), **provenance.labels(what, base)}
     text = context.dockerfile(what, base.ref, base.digest, labels)
     return BuildPlan(what, base, digest, context.tag(what, family, digest), labels, text)
 

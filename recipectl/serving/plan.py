@@ -47,7 +47,8 @@ class Prompts:
 @dataclass(frozen=True)
 class Plan:
     """What a deployment is. `k` is the number of speculative tokens a step, None without speculation; `stamps` say
-    where the plan departs from the recipe; digests are `sha256:` of the files' bytes."""
+    where the plan departs from the recipe; digests are `sha256:` of the files' bytes; `notes` are its licenses and
+    credits, as receipts and reports carry them."""
 
     id: str
     recipe: str
@@ -76,6 +77,7 @@ class Plan:
     lock_digest: str
     unified_memory: bool = False
     stamps: tuple[str, ...] = ()
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -136,6 +138,7 @@ class Order:
     rank_env: tuple[Mapping[str, str], ...] = ()
     unified_memory: bool = False
     stamps: tuple[str, ...] = ()
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
 
 def compose(order: Order) -> Plan:
@@ -165,7 +168,7 @@ def compose(order: Order) -> Plan:
         trees=dict(order.trees), taps=order.taps, max_model_len=length if isinstance(length, int) else None,
         random_weights=any(m.random_weights for m in models), ranks=ranks, gates=lane.gates, prompts=order.prompts,
         recipe_digest=order.recipe_digest, lock_digest=order.lock_digest, unified_memory=order.unified_memory,
-        stamps=order.stamps,
+        stamps=order.stamps, notes=order.notes,
     )  # fmt: skip
 
 
