@@ -17,8 +17,7 @@ from recipectl.commands.context import Chosen, choose, write_receipt
 from recipectl.commands.launching import Up
 from recipectl.commands.lock import write_lock
 from recipectl.commands.models import ensure_verified
-from recipectl.commands.planning import plan_of
-from recipectl.commands.serve import check_rules
+from recipectl.commands.planning import check_rules, plan_of
 from recipectl.console import Console
 from recipectl.settings import Settings
 

@@ -41,9 +41,11 @@ def judge(settings: Settings, deployment: Deployment, results: Sequence[Result])
     if not failed:
         return
     states = launch.rank_states(runtimes.of(settings, deployment.plan.runtime), deployment)
-    if dead := [s for s in states if not s.alive]:
-        what = f"the engine died while the gates asked it: rank {dead[0].rank}, {dead[0].exit}"
-        raise launch.failure(what, deployment, launch.diagnose_all(states))
+    cause = launch.diagnose_all(states)
+    dead = next((s for s in states if not s.alive), None)
+    if dead or cause:
+        ended = f": rank {dead.rank}, {dead.exit}" if dead else ""
+        raise launch.failure(f"the engine died while the gates asked it{ended}", deployment, cause)
     first = failed[0]
     raise GateError(
         f"{len(failed)} gate(s) failed, first {first.gate}: {first.message}", on=deployment.plan.name, seen=first.seen,
@@ -72,7 +74,7 @@ def keep_receipt(
             ran={"engine": plan.engine, "version": plan.engine_version, "deployment": plan.id,
                  "ranks": [{"rank": r.rank, "host": r.host, "argv": list(r.argv), "env": dict(r.env)}
                            for r in plan.ranks]},
-            seen=observed(deployment, results), amendments=plan.stamps,
+            seen=observed(deployment, results), notes=plan.notes, amendments=plan.stamps,
         ),
     )  # fmt: skip
 

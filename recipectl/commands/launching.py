@@ -29,8 +29,14 @@ class Up:
     receipt: Path
 
 
+class HungUp(BaseException):
+    """The terminal went away. A lost connection must not cost a 25 minute boot: the server stays, `status` and `gate`
+    find it."""
+
+
 def bring_up(settings: Settings, console: Console, plan: Plan) -> Up:
-    """Launch a plan and gate it. Whatever goes wrong, and on Ctrl-C, everything it started is stopped again."""
+    """Launch a plan and gate it. Whatever goes wrong, and on Ctrl-C, everything it started is stopped again; only
+    `HungUp` leaves it."""
     from recipectl.serving.probes import Server
 
     begun = utc()
@@ -51,6 +57,8 @@ def bring_up(settings: Settings, console: Console, plan: Plan) -> Up:
                 results = run_gates(settings, deployment)
             receipt = keep_receipt(settings, "serve", deployment, results, begun)
             judge(settings, deployment, results)
+        except HungUp:
+            raise
         except BaseException as err:
             _take_down(settings, console, boot.deployment if boot else deployment, err)
             raise

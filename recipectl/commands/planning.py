@@ -7,9 +7,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from recipectl import lockfile
+from recipectl import lockfile, speculative
 from recipectl.bench import protocol
 from recipectl.commands.context import Chosen
+from recipectl.console import Console
 from recipectl.serving import runtimes
 from recipectl.serving.plan import Order, Plan, Prompts, compose
 from recipectl.serving.process import free_port
@@ -50,3 +51,23 @@ def plan_of(
             stamps=tuple(stamps),
         )
     )  # fmt: skip
+
+
+def check_rules(console: Console, chosen: Chosen, *, unqualified: bool) -> list[str]:
+    """RecipeError for a lane that breaks a rule; warnings are told. The rules that were waived, as stamps."""
+    verdicts = speculative.refuse(
+        chosen.recipe, chosen.lane_name, chosen.lane, chosen.lock, unqualified=unqualified
+    )  # fmt: skip
+    for verdict in verdicts:
+        if verdict.verdict == "WARN":
+            console.warn(f"{verdict.code}: {verdict.message}")
+    return [f"unqualified: {v.code} {v.message}" for v in verdicts if v.waived]
+
+
+def stamps_of(chosen: Chosen, k: int | None, sets: Sequence[str]) -> list[str]:
+    """What departs from the recipe as written."""
+    return [
+        *([f"variant {chosen.variant}"] if chosen.variant else []),
+        *([f"k {k}"] if k is not None else []),
+        *(f"set {s}" for s in sets),
+    ]

@@ -9,12 +9,12 @@ from types import FrameType
 
 from recipectl import speculative
 from recipectl.commands import gating
-from recipectl.commands.context import Chosen, choose
-from recipectl.commands.launching import Up, bring_up
+from recipectl.commands.context import choose
+from recipectl.commands.launching import HungUp, Up, bring_up
 from recipectl.commands.models import ensure_verified
-from recipectl.commands.planning import plan_of
+from recipectl.commands.planning import check_rules, plan_of, stamps_of
 from recipectl.console import Console
-from recipectl.errors import UsageError
+from recipectl.errors import Interrupted, UsageError
 from recipectl.serving.checks import GATES
 from recipectl.serving.plan import Plan
 from recipectl.settings import Settings
@@ -51,38 +51,13 @@ def run(
     signal.signal(signal.SIGHUP, _hung_up)
     try:
         ready(console, bring_up(settings, console, plan))
-    except _HungUp:
-        # A lost connection must not cost a 25 minute boot: the server stays, `status` and `gate` find it.
-        return 0
+    except HungUp:
+        return Interrupted.exit_code
     return 0
 
 
-class _HungUp(BaseException):
-    """The terminal went away."""
-
-
 def _hung_up(_number: int, _frame: FrameType | None) -> None:
-    raise _HungUp
-
-
-def check_rules(console: Console, chosen: Chosen, *, unqualified: bool) -> list[str]:
-    """RecipeError for a lane that breaks a rule; warnings are told. The rules that were waived, as stamps."""
-    verdicts = speculative.refuse(
-        chosen.recipe, chosen.lane_name, chosen.lane, chosen.lock, unqualified=unqualified
-    )  # fmt: skip
-    for verdict in verdicts:
-        if verdict.verdict == "WARN":
-            console.warn(f"{verdict.code}: {verdict.message}")
-    return [f"unqualified: {v.code} {v.message}" for v in verdicts if v.waived]
-
-
-def stamps_of(chosen: Chosen, k: int | None, sets: Sequence[str]) -> list[str]:
-    """What departs from the recipe as written."""
-    return [
-        *([f"variant {chosen.variant}"] if chosen.variant else []),
-        *([f"k {k}"] if k is not None else []),
-        *(f"set {s}" for s in sets),
-    ]
+    raise HungUp
 
 
 def ready(console: Console, up: Up) -> None:

@@ -13,9 +13,8 @@ from recipectl.serving.signatures import classify, diagnose
 def alive(c: Context) -> Sequence[Result]:
     """Every rank's process or container runs."""
     c.look()
-    cause = c.dead()
-    if cause:
-        return [Result("alive", "FAIL", cause, fix="recipectl logs")]
+    if c.gone():
+        return [Result("alive", "FAIL", c.dead() or "a rank is gone", fix="recipectl logs")]
     return [passed("alive", f"{len(c.ranks)} rank(s) run")]
 
 

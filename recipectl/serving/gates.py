@@ -74,14 +74,19 @@ class Context:
         self.ranks = self.probes.ranks()
         self.facts = {r.rank: logfacts.read(r.log) for r in self.ranks}
 
-    def dead(self) -> str | None:
-        """The cause, if a rank has died since."""
+    def gone(self) -> bool:
+        """Whether a rank's process or container has ended."""
         self.ranks = self.probes.ranks()
-        gone = [r for r in self.ranks if not r.alive]
-        if not gone:
+        return any(not r.alive for r in self.ranks)
+
+    def dead(self) -> str | None:
+        """The cause, if a rank has died since, or logged that its engine did: the API server lives on for a moment."""
+        self.ranks = self.probes.ranks()
+        gone = next((r for r in self.ranks if not r.alive), None)
+        cause = next((d for r in sorted(self.ranks, key=lambda r: r.alive) if (d := diagnose(r.log))), None)
+        if gone is None and cause is None:
             return None
-        cause = next((d for r in [*gone, *self.ranks] if (d := diagnose(r.log))), None)
-        where = f"rank {gone[0].rank} on {gone[0].host} is gone"
+        where = f"rank {gone.rank} on {gone.host} is gone" if gone else "the engine has failed"
         return f"{where}: {cause.meaning} (log line {cause.number}: {cause.line})" if cause else where
 
 
@@ -105,7 +110,7 @@ def run(context: Context, gates: Mapping[str, tuple[Gate, bool]], only: Sequence
             results = [Result(name, "FAIL", err.what, seen=err.seen, expected=err.expected, fix=err.next_step)]
         out += results
         failed = next((r.gate for r in results if r.failed), None)
-        if failed and (blocks or context.dead() is not None):
+        if failed and (blocks or context.gone()):
             blocked = failed
     return [r for r in out if r.gate in only] if only else out
 
@@ -117,10 +122,11 @@ def failures(results: Sequence[Result]) -> list[Result]:
 
 def set_verdicts(results: Sequence[Result], sets: Mapping[str, Sequence[str]]) -> dict[str, Verdict]:
     """The verdict of each named set: FAIL if one member fails, PASS if all pass, else the weakest of the rest."""
-    by_name = {r.gate: r.verdict for r in results}
+    order: tuple[Verdict, ...] = ("FAIL", "NOT_RUN", "SKIPPED", "KNOWN_FAULT", "PASS")
     out: dict[str, Verdict] = {}
     for name, members in sets.items():
-        verdicts = [by_name.get(m, "NOT_RUN") for m in members]
-        order: tuple[Verdict, ...] = ("FAIL", "NOT_RUN", "SKIPPED", "KNOWN_FAULT", "PASS")
-        out[name] = next(v for v in order if v in verdicts or v == "PASS")
+        # `generation` stands for generation-c1, generation-c2, ...
+        found = [[r.verdict for r in results if r.gate == m or r.gate.startswith(f"{m}-c")] for m in members]
+        verdicts = {v for of_member in found for v in of_member or ["NOT_RUN"]}
+        out[name] = next((v for v in order if v in verdicts), "NOT_RUN")
     return out

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import requests
@@ -47,8 +47,18 @@ class Server:
 
     def generate(self, prompts: Sequence[str], max_tokens: int, temperature: float = 0.0) -> list[Reply]:
         """Ask all prompts at once, one stream each, and wait for all. A failed one says why in its reply."""
-        with ThreadPoolExecutor(max_workers=len(prompts)) as pool:
-            return list(pool.map(lambda p: self._ask(p, max_tokens, temperature), prompts))
+        # Daemon threads, not a pool: a pool waits for its threads, and Ctrl-C must not wait for a wedged server.
+        replies: list[Reply | None] = [None] * len(prompts)
+
+        def ask(place: int) -> None:
+            replies[place] = self._ask(prompts[place], max_tokens, temperature)
+
+        threads = [threading.Thread(target=ask, args=(i,), daemon=True) for i in range(len(prompts))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return [r or Reply(error="the client failed") for r in replies]
 
     def _ask(self, prompt: str, max_tokens: int, temperature: float) -> Reply:
         body = {

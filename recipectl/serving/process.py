@@ -1,7 +1,8 @@
 """Runtime `process`: an engine as a child in a session of its own, found and stopped also when its CLI is gone.
 
-Every process of a deployment carries RECIPECTL_DEPLOYMENT in its environment: vLLM's EngineCore and workers inherit it,
-so `stop` finds them even when the leader has died and left them behind.
+vLLM's EngineCore and workers stay in the leader's session, whose number the kernel does not reuse while one of them
+lives; a process that leaves the session is found by RECIPECTL_DEPLOYMENT in its environment. (EngineCore rewrites its
+title over its environment, so the mark alone would miss it.)
 """
 
 from __future__ import annotations
