@@ -135,6 +135,7 @@ class Stream:
         self.place = random.Random(f"{engine.config.seed}/{self.truth.salt}").randrange(len(engine.table))
         self.histogram = [0] * (engine.k + 1)
         self.held = b""
+        self.whole: list[str] | None = None if body.get("stream") else []
         engine.truth.append(self.truth)
         engine.counters["prompt"] += PROMPT_TOKENS
 
@@ -155,7 +156,7 @@ class Stream:
             self._decode()
 
     def _first(self) -> None:
-        if self.chat:
+        if self.chat and self.whole is None:
             self.http.event(self._choices({"role": "assistant", "content": ""}, []))
         if "zero" in self.faults:
             self._end(sse(self._choices({} if self.chat else "", [], "stop")))
@@ -187,21 +188,41 @@ class Stream:
         ids = list(range(first, first + n))
         text = "" if "empty" in self.faults else "".join(self._word(i) for i in ids)
         last = self.truth.n >= self.limit
+        if self.whole is not None:
+            self._emit_whole(text, last)
+            return
         delta = {"content": text} if self.chat else text
         finish = "length" if last and "no-finish" not in self.faults else None
         data = sse(self._choices(delta, ids, finish))
         if "merge" in self.faults and not last and not self.held:
             self.held = data
             return
-        now = time.perf_counter_ns()
-        self.truth.t_first = self.truth.t_first or now
-        self.truth.t_last = now
-        self.truth.writes.append((now, self.truth.n))
+        self._stamp()
         data, self.held = self.held + data, b""
         if last:
             self._end(data)
         else:
             self.http.chunk(data)
+
+    def _emit_whole(self, text: str, last: bool) -> None:
+        """A request that is not streamed: one JSON body at its end."""
+        assert self.whole is not None
+        self.whole.append(text)
+        self._stamp()
+        if not last:
+            return
+        self.engine.counters["finished"] += 1
+        self._leave()
+        text = "".join(self.whole)
+        said = {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
+        choice = {"index": 0, **said, "finish_reason": "length", "token_ids": list(range(self.truth.n))}
+        self.http.answer(200, {"choices": [choice], "usage": self._usage(), "metrics": self._metrics()})
+
+    def _stamp(self) -> None:
+        now = time.perf_counter_ns()
+        self.truth.t_first = self.truth.t_first or now
+        self.truth.t_last = now
+        self.truth.writes.append((now, self.truth.n))
 
     def _end(self, data: bytes) -> None:
         """The last tokens, the usage and [DONE] in one write, as one TCP read often brings them."""
@@ -302,9 +323,10 @@ class Http(asyncio.Protocol):
         if "http500" in stream.faults:
             self.answer(500, {"error": {"message": "asked for"}})
             return
-        self.transport.write(
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-        )
+        if stream.whole is None:
+            self.transport.write(
+                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+            )
         self.engine.live.append(stream)
 
     def event(self, value: dict[str, Any]) -> None:
