@@ -1,0 +1,132 @@
+"""Verify: throughput on a multi-file tree in the page cache, time of a second verify, peak memory.
+
+    python tests/perf/bench_verify.py [--gb 4] [--rounds 3] [--dir DIR]
+
+The tree must fit the page cache beside everything else; it is written once, read twice to warm it, and removed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from recipectl.hub.verify import default_jobs
+from recipectl.lockfile import LockedFile, LockedModel, tree_digest
+
+BLOCK = 4 << 20
+
+
+def one_core_rate(seconds: float = 2.0) -> tuple[float, float]:
+    """Bytes of sha256 that one core does in a second of wall time and of CPU time, from a buffer in its cache."""
+    data, done = os.urandom(1 << 20), 0
+    digest, start, cpu = hashlib.sha256(), time.perf_counter(), time.thread_time()
+    while time.perf_counter() - start < seconds:
+        digest.update(data)
+        done += len(data)
+    return done / (time.perf_counter() - start), done / (time.thread_time() - cpu)
+
+
+def make_tree(folder: Path, sizes: list[int]) -> LockedModel:
+    """Files of these sizes with their lock."""
+    block, files = os.urandom(BLOCK), []
+    for index, size in enumerate(sizes):
+        path, digest = folder / f"model-{index:05}.safetensors", hashlib.sha256()
+        with path.open("wb") as out:
+            left = size
+            while left:
+                piece = block[: min(BLOCK, left)]
+                out.write(piece)
+                digest.update(piece)
+                left -= len(piece)
+        files.append(LockedFile(path=path.name, size=size, sha256=digest.hexdigest()))
+    tree = tree_digest({f.path: f.sha256 for f in files})
+    return LockedModel(role="target", path="x", tree=tree, files=tuple(files))
+
+
+def warm(folder: Path) -> None:
+    """Bring the tree into the page cache: verify drops what it read."""
+    for path in folder.iterdir():
+        with path.open("rb", buffering=0) as handle:
+            while handle.read(BLOCK):
+                pass
+
+
+CHILD = """
+import resource, sys, time
+from pathlib import Path
+from recipectl.fsio import HashCache
+from recipectl.hub.verify import verify_model
+from recipectl.lockfile import LockedModel
+folder, lock, hashes = map(Path, sys.argv[1:])
+locked = LockedModel.model_validate_json(lock.read_text())
+start, cpu = time.perf_counter(), time.process_time()
+cache = HashCache(hashes)
+problems = verify_model(folder, locked, cache)
+cache.save()
+print(time.perf_counter() - start, time.process_time() - cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+sys.exit(bool(problems))
+"""
+
+
+def verify(folder: Path, locked: LockedModel, hashes: Path) -> tuple[float, float, float]:
+    """Wall seconds, CPU seconds and peak memory (bytes) of one verify in a process of its own."""
+    lock = hashes.with_suffix(".lock")
+    lock.write_text(locked.model_dump_json())
+    argv = [sys.executable, "-c", CHILD, str(folder), str(lock), str(hashes)]
+    wall, cpu, peak = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
+    return float(wall), float(cpu), float(peak)
+
+
+def throughput(base: Path, size: int, rounds: int) -> None:
+    """Verify a tree of `size` bytes from the page cache, against what one core can do at that moment."""
+    folder, cores = base / "tree", default_jobs(False)
+    folder.mkdir()
+    locked = make_tree(folder, [size // 16] * 12 + [size // 64] * 16)
+    shares, cpu_shares, peaks = [], [], []
+    for index in range(rounds):
+        warm(folder)
+        one, one_cpu = one_core_rate()
+        wall, cpu, peak = verify(folder, locked, base / f"hashes-{index}.json")
+        shares.append(locked.size / wall / (cores * one))
+        cpu_shares.append(locked.size / cpu / one_cpu)
+        peaks.append(peak)
+        load = os.getloadavg()[0]
+        print(f"{locked.size / wall / 1e9:.2f} GB/s; one core {one / 1e9:.2f} GB/s; load {load:.1f}; "
+              f"share of {cores} cores {shares[-1]:.2f}; of the CPU time it got {cpu_shares[-1]:.2f}")  # fmt: skip
+    print(f"best share of {cores} cores x one-core rate: {max(shares):.2f} (to reach: 0.9; other load lowers it)")
+    print(f"median share of its own CPU time spent as a bare sha256 would: {statistics.median(cpu_shares):.2f}")
+    print(f"peak memory: {max(peaks) / 1e6:.0f} MB (to stay under: 100)")
+
+
+def unchanged(base: Path) -> None:
+    """The second verify of 200 unchanged files."""
+    folder = base / "tree"
+    folder.mkdir()
+    locked = make_tree(folder, [100_000] * 200)
+    first, *_ = verify(folder, locked, base / "hashes.json")
+    again = [verify(folder, locked, base / "hashes.json")[0] for _ in range(5)]
+    print(f"200 files: first {first:.3f} s, unchanged again {statistics.median(again):.3f} s (to stay under: 0.2)")
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gb", type=float, default=4.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--dir", type=Path)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=args.dir) as base:
+        throughput(Path(base), int(args.gb * 1e9), args.rounds)
+    with tempfile.TemporaryDirectory(dir=args.dir) as base:
+        unchanged(Path(base))
+
+
+if __name__ == "__main__":
+    main()
