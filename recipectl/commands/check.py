@@ -87,9 +87,7 @@ def _overlay(
     settings: Settings, console: Console, names: Sequence[str], tree: Path | None, rebase: bool, strict: bool
 ) -> int:  # fmt: skip
     if len(names) != 1:
-        raise UsageError(
-            "--tree and --rebase take one overlay", seen=" ".join(names) or "no name", expected="overlays/NAME"
-        )
+        raise UsageError("an overlay is checked by itself", seen=" ".join(names) or "no name", expected="overlays/NAME")
     from recipectl.commands import check_overlay
 
     return check_overlay.run(settings, console, name=names[0], tree=tree, rebase=rebase, strict=strict)

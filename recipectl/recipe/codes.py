@@ -38,6 +38,7 @@ CODES: dict[str, tuple[str, Level]] = {
     "R014": ("the recipe has the name of its folder", "error"),
     "R015": ("the scope of a K rule or guard can match", "warning"),
     "R016": ("engine arguments that rules compute with have their type", "error"),
+    "R017": ("capture sizes and their maximum agree", "error"),
     "L001": ("the lock can be read", "error"),
     "L002": ("the lock holds for the recipe as it stands", "warning"),
 }

@@ -36,6 +36,7 @@ OWNED: dict[str, str] = {
     "port": "`serve --port` sets it",
     "model": "say `target` and `models`",
     "model_path": "say `target` and `models`",
+    "served_model_name": "the recipe's name is served",
     "api_key": "`serve --expose` makes one and keeps it in a 0600 file",
     "hf_token": "only `pull` and `lock` read a token, from HF_TOKEN",
     "speculative_config": "say `speculative`",

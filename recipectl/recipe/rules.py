@@ -138,12 +138,31 @@ def _arguments(at: At, recipe: Recipe, lane: Lane) -> Iterator[Said]:
             yield "R016", (*at, "args", key), wrong, None
         elif isinstance(value, str) and re.fullmatch(r"\s*[\[{].*[\]}]\s*", value, re.DOTALL):
             yield "R012", (*at, "args", key), "JSON in text", "write it as YAML, without the outer quotes"
+    yield from _captures(at, lane)
     listed = any(recipe.models[n].remote_code for n in (lane.target, lane.drafter) if n)
     if lane.args.get("trust_remote_code") is True and not listed:
         yield (
             "R013", (*at, "args", "trust_remote_code"), "remote code is trusted, but no model lists any",
             "remove it, or list the reviewed files with their sha256 under models.NAME.remote_code",
         )  # fmt: skip
+
+
+def _captures(at: At, lane: Lane) -> Iterator[Said]:
+    """vLLM refuses to boot with a list of sizes that does not end at the largest size it is told."""
+    config = lane.args.get("compilation_config")
+    nested = config if isinstance(config, dict) else {}
+    sizes, top = (
+        lane.args.get(name, nested.get(name)) for name in ("cudagraph_capture_sizes", "max_cudagraph_capture_size")
+    )
+    if isinstance(sizes, list) and isinstance(top, int) and sizes and (last := max(map(_number, sizes))) != top:
+        yield (
+            "R017", (*at, "args"), f"cudagraph_capture_sizes ends at {last}, max_cudagraph_capture_size says {top}",
+            "remove max_cudagraph_capture_size",
+        )  # fmt: skip
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _gates(at: At, lane: Lane) -> Iterator[Said]:

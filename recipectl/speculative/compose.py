@@ -65,19 +65,17 @@ def capture_sizes(lane: Lane) -> tuple[int, ...] | None:
     """The CUDA graph sizes (tokens a step) of the lane: the recipe's own, else composed from K and max_num_seqs.
 
     Composed are (K + 1) x n for n = 1..max_num_seqs, each tier of a schedule with its own K, and 1, 2, 4 below them
-    (sfxnz: K 5 with 4 sequences gives 1, 2, 4, 6, 12, 18, 24). None where the engine's default stays: eager, CPU,
-    piecewise, no speculation, or max_num_seqs not set.
+    (sfxnz: K 5 with 4 sequences gives 1, 2, 4, 6, 12, 18, 24). None where the engine's own list stays: eager, CPU,
+    piecewise, no speculation, max_num_seqs not set, or a largest size given (vLLM refuses a list that ends elsewhere).
     """
     if graphs_off(lane):
         return None
     if (own := own_sizes(lane)) is not None:
         return own
     steps = verify_steps(lane)
-    if not steps:
+    if not steps or largest_size(lane) is not None:
         return None
-    top = lane_limit(lane)
-    sizes = {*steps.values(), *(s for s in SMALL_SIZES if s < max(steps.values()))}
-    return tuple(sorted(s for s in sizes if top is None or s <= top))
+    return tuple(sorted({*steps.values(), *(s for s in SMALL_SIZES if s < max(steps.values()))}))
 
 
 def graphs_off(lane: Lane) -> str | None:
@@ -102,7 +100,13 @@ def own_sizes(lane: Lane) -> tuple[int, ...] | None:
     return tuple(sorted({s for s in given if isinstance(s, int) and not isinstance(s, bool)}))
 
 
-def lane_limit(lane: Lane) -> int | None:
+def engine_sizes(largest: int) -> tuple[int, ...]:
+    """The sizes that vLLM 0.32.0 chooses up to a largest one: 1, 2, 4, then steps of 8, from 256 steps of 16."""
+    sizes = [*SMALL_SIZES, *range(8, min(largest + 1, 256), 8), *range(256, largest + 1, 16)]
+    return tuple(s for s in sizes if s <= largest)
+
+
+def largest_size(lane: Lane) -> int | None:
     """The recipe's max_cudagraph_capture_size, in tokens."""
     name = "max_cudagraph_capture_size"
     return as_int(lane.args.get(name, _compilation(lane).get(name)))

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from recipectl.speculative.compose import as_int, capture_sizes, graphs_off, max_num_seqs, verify_steps
+from recipectl.speculative.compose import (
+    as_int,
+    capture_sizes,
+    engine_sizes,
+    graphs_off,
+    largest_size,
+    max_num_seqs,
+    verify_steps,
+)
 from recipectl.speculative.verdict import Case, RuleVerdict
 
 # vLLM 0.32.0 gives an API server on a GPU below 70 GiB this many tokens a step; larger GPUs get more.
@@ -22,7 +30,9 @@ def k004(case: Case) -> RuleVerdict:
         return RuleVerdict("K004", "NOT_APPLICABLE", f"no full graphs: {off}", where=where)
     if case.lane.speculative.method == "none":
         return RuleVerdict("K004", "NOT_APPLICABLE", "no speculation: the engine's own sizes", where=where)
-    steps, sizes = verify_steps(case.lane), capture_sizes(case.lane)
+    steps, sizes, top = verify_steps(case.lane), capture_sizes(case.lane), largest_size(case.lane)
+    if sizes is None and top is not None:
+        sizes = engine_sizes(top)
     if not steps or sizes is None:
         return RuleVerdict("K004", "NOT_CHECKED", "max_num_seqs is not set, so the steps are not known", where=where)
     largest = max(sizes, default=0)

@@ -107,9 +107,9 @@ def test_the_recipes_own_captures_stand() -> None:
     assert capture_sizes(lane(args={"compilation_config": {"cudagraph_capture_sizes": own}})) == tuple(own)
 
 
-def test_a_largest_capture_cuts_the_list() -> None:
-    # 0rand: --max-cudagraph-capture-size 16
-    assert capture_sizes(lane(args={"max_cudagraph_capture_size": 16})) == (1, 2, 4, 6, 12)
+def test_a_largest_capture_leaves_the_list_to_the_engine() -> None:
+    # 0rand: --max-cudagraph-capture-size 16. vLLM 0.32.0 raises ValueError if a list ends elsewhere.
+    assert capture_sizes(lane(args={"max_cudagraph_capture_size": 16})) is None
 
 
 KS = st.integers(-3, 40)

@@ -49,6 +49,13 @@ def test_k004_composed_sizes_cover_and_large_ones_are_noted() -> None:
     assert "reported" not in verdict("K004", recipe()).message  # 6 x 4 = 24
 
 
+def test_k004_knows_the_engines_own_list_below_a_largest_size() -> None:
+    # vLLM 0.32.0: 1, 2, 4, 8, 16 up to 16. K 5: 6 and 12 are padded, 18 and 24 lie above.
+    found = verdict("K004", recipe(args(max_cudagraph_capture_size=16)))
+    assert found.seen == "[1, 2, 4, 8, 16]"
+    assert found.message.startswith("n = 3, 4 run without a graph; n = 1, 2 are padded")
+
+
 def test_k004_is_off_without_graphs_and_open_without_a_width() -> None:
     assert verdict("K004", recipe(args(enforce_eager=True))).verdict == "NOT_APPLICABLE"
     assert verdict("K004", recipe(args(max_num_seqs=None))).verdict == "NOT_CHECKED"
