@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from recipectl import lockfile
 from recipectl.commands.context import choose_family, choose_name
+from recipectl.commands.images import with_images
 from recipectl.console import Console
 from recipectl.errors import PinError
 from recipectl.fsio import HashCache, write_atomic
@@ -68,6 +69,8 @@ def write_lock(
     cache = HashCache(settings.state_dir / "hashes.json")
     wanted = Wanted(settings, entry, recipe, tuple(lanes), update, tuple(accept))
     new, warnings = resolve(wanted, old, cache, console, functools.cache(lambda: connect(settings, console)))
+    new, said = with_images(settings, recipe, lanes, old, new, update=update == "all")
+    warnings += said
     cache.save()
     for warning in warnings:
         console.warn(warning)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from recipectl.commands.context import Chosen, choose, remember, require_lock, write_receipt
 from recipectl.commands.copying import copy_to_hosts
+from recipectl.commands.images import plan_images, pull_images
 from recipectl.commands.licensing import gate
 from recipectl.commands.lock import connect, write_lock
 from recipectl.commands.models import check_folders, folder_of, lane_models, license_subjects
@@ -45,6 +46,7 @@ def run(
     jobs = jobs or min(FILES_AT_ONCE, 2 * default_jobs(chosen.family.unified_memory))
     puller = Puller(settings, console, cache, lambda: connect(settings, console), jobs)
     if dry_run:
+        plan_images(console, chosen, lock)
         _show_plan(console, puller, models)
         return 0
     started = _now()
@@ -56,8 +58,9 @@ def run(
             next_step=f"recipectl pull {chosen.recipe.name} goes on",
         ) from None  # fmt: skip
     check_folders(settings, console, chosen, models, jobs=jobs)
+    images = pull_images(settings, console, chosen, lock) if only is None else {}
     copies = copy_to_hosts(settings, console, chosen, models, hosts.split(",")) if hosts else {}
-    _report(settings, console, chosen, models, pulled, copies, started)
+    _report(settings, console, chosen, models, pulled, copies, images, started)
     remember(settings, "last-pulled", chosen.recipe.name)
     return 0
 
@@ -93,7 +96,7 @@ def _show_plan(console: Console, puller: Puller, models: dict[str, LockedModel])
 
 def _report(
     settings: Settings, console: Console, chosen: Chosen, models: dict[str, LockedModel], pulled: dict[str, Pulled],
-    copies: Mapping[str, list[dict[str, object]]], started: str,
+    copies: Mapping[str, list[dict[str, object]]], images: Mapping[str, object], started: str,
 ) -> None:  # fmt: skip
     """Print, answer and keep what was pulled."""
     seen: dict[str, dict[str, object]] = {}
@@ -107,11 +110,13 @@ def _report(
                       "hosts": copies.get(name, [])}  # fmt: skip
     notes = {"licenses": {n: model.license for n, model in models.items()}}
     receipt = Receipt(
-        "pull", chosen.recipe.name, chosen.lane_name, started, _now(), seen={"models": seen}, notes=notes,
+        "pull", chosen.recipe.name, chosen.lane_name, started, _now(), notes=notes,
+        seen={"models": seen, "images": dict(images)},
         subjects=tuple(Subject(n, model.tree) for n, model in models.items()),
     )  # fmt: skip
     path = write_receipt(settings, receipt)
-    console.document({"recipe": chosen.recipe.name, "lane": chosen.lane_name, "models": seen, "receipt": str(path)})
+    console.document({"recipe": chosen.recipe.name, "lane": chosen.lane_name, "models": seen, "images": dict(images),
+                      "receipt": str(path)})  # fmt: skip
 
 
 def _now() -> str:

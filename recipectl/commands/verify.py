@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from recipectl.commands.context import choose, require_lock
+from recipectl.commands.images import verify_images
 from recipectl.commands.models import check_folders, folder_of, lane_models
 from recipectl.console import Console
 from recipectl.settings import Settings
@@ -17,13 +18,15 @@ def run(settings: Settings, console: Console, *, name: str | None, sm: str | Non
     models = lane_models(chosen, lock)
     start = time.monotonic()
     check_folders(settings, console, chosen, models, full=full, jobs=jobs)
+    images = verify_images(settings, console, chosen, lock)
     took = time.monotonic() - start
     for model_name, locked in models.items():
         folder = folder_of(settings, chosen, model_name, locked)
         console.print(f"{model_name}: {len(locked.files)} files, {locked.size} bytes, as locked ({folder})")
     console.print(f"verified in {took:.1f} s" + ("" if full else "; unchanged files by their remembered hash"))
     console.document({
-        "recipe": chosen.recipe.name, "lane": chosen.lane_name, "full": full, "seconds": round(took, 3),
+        "recipe": chosen.recipe.name, "lane": chosen.lane_name, "full": full,
+        "seconds": round(took, 3), "images": images,
         "models": {n: {"folder": str(folder_of(settings, chosen, n, m)), "files": len(m.files), "bytes": m.size,
                        "tree": m.tree} for n, m in models.items()},
     })  # fmt: skip

@@ -113,7 +113,9 @@ def test_pull_shows_bytes_and_ends_with_the_image(bench: Bench) -> None:
     finally:
         client.close()
     seen: list[tuple[int, int, str]] = []
-    found = bench.docker.pull(ref.rsplit(":", 1)[0], digest, None, lambda done, total, line: seen.append((done, total, line)))
+    found = bench.docker.pull(
+        ref.rsplit(":", 1)[0], digest, None, lambda done, total, line: seen.append((done, total, line))
+    )
     assert any(digest in d for d in found.digests)
     assert max(total for _, total, _ in seen) > 3 << 20
     assert any("Pull complete" in line for _, _, line in seen)
@@ -297,7 +299,14 @@ def test_buildx_is_used_where_the_cli_has_it(bench: Bench, shim: Path) -> None:
     image = bench.docker.image(built)
     assert image is not None and image.labels["x"] == "7" and image.tags == ()
     argv = shim.read_text()
-    for flag in ("--load", "--network=none", "--provenance=false", "--builder default", "--build-arg X=7", "--progress=plain"):
+    for flag in (
+        "--load",
+        "--network=none",
+        "--provenance=false",
+        "--builder default",
+        "--build-arg X=7",
+        "--progress=plain",
+    ):
         assert flag in argv
     assert "7" not in " ".join(os.environ) and said
 
@@ -317,7 +326,11 @@ def test_the_classic_builders_words(bench: Bench) -> None:
 def test_checks_run_side_by_side(bench: Bench) -> None:
     out: list[str] = []
     threads = [
-        threading.Thread(target=lambda n=n: out.append(bench.docker.run_check("toybase:1", ["python3", "-c", f"print({n})"], 30).output))  # type: ignore[misc]
+        threading.Thread(
+            target=lambda n=n: out.append(
+                bench.docker.run_check("toybase:1", ["python3", "-c", f"print({n})"], 30).output
+            )
+        )  # type: ignore[misc]
         for n in range(4)
     ]
     for thread in threads:
