@@ -235,6 +235,7 @@ def lock(
 def pull(
     name: Name = None,
     sm: Sm = None,
+    variant: Variant = None,
     only: Annotated[Literal["target", "drafter"] | None, typer.Option("--only", help="One of the two models.")] = None,
     hosts: Hosts = None,
     jobs: Jobs = None,
@@ -251,6 +252,7 @@ def pull(
         json,
         name=name,
         sm=sm,
+        variant=variant,
         only=only,
         hosts=hosts,
         jobs=jobs,
@@ -263,12 +265,13 @@ def pull(
 def verify(
     name: Name = None,
     sm: Sm = None,
+    variant: Variant = None,
     full: Annotated[bool, typer.Option("--full", help="Read every byte again, whatever was remembered.")] = False,
     jobs: Jobs = None,
     json: Json = False,
 ) -> None:
     """Check models and images against the lock, offline."""
-    _call("verify", json, name=name, sm=sm, full=full, jobs=jobs)
+    _call("verify", json, name=name, sm=sm, variant=variant, full=full, jobs=jobs)
 
 
 @app.command()

@@ -168,7 +168,8 @@ class HashCache:
         self._dirty = True
 
     def save(self) -> None:
-        """Write the cache back if it has learned anything."""
+        """Write the cache back if it has learned anything. Where that is not possible, the next run hashes again."""
         if self._dirty:
-            write_json(self._path, self._known)
+            with contextlib.suppress(OSError):
+                write_json(self._path, dict(self._known))  # a copy: a thread that was given up may still add to it
             self._dirty = False

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from recipectl import lockfile
 from recipectl.commands.context import choose_family, choose_name
+from recipectl.commands.hub import connect
 from recipectl.commands.images import with_images
 from recipectl.console import Console
 from recipectl.errors import PinError
 from recipectl.fsio import HashCache, write_atomic
-from recipectl.hub.port import Hub
 from recipectl.hub.resolve import Wanted, resolve
 from recipectl.lockfile import Lock
 from recipectl.recipe import catalog
@@ -82,15 +82,6 @@ def write_lock(
         write_atomic(entry.lock_file, lockfile.dump(new))
         console.print(f"wrote {entry.lock_file}")
     return Made(new, changes, warnings, written)
-
-
-def connect(settings: Settings, console: Console) -> Hub:
-    """The hub of the settings, with the user's token. Only lock and pull call this; nobody else sees the token."""
-    from recipectl.hub.hf import HuggingFace  # 0.3 s: only where the network is used
-
-    token = settings.hub_token()
-    console.hide(token)
-    return HuggingFace(settings.hub_endpoint, token, settings.hub_timeout_s)
 
 
 def _old_lock(console: Console, entry: catalog.Entry, recipe: Recipe) -> Lock | None:

@@ -77,8 +77,13 @@ def check_folders(
         raise PinError(
             f"the models of {chosen.title} are not what the lock names", details=bad[:40],
             seen=f"{len(bad)} files differ", expected="every file as in the lock, and no other",
-            next_step=f"recipectl pull {chosen.recipe.name} --sm {chosen.lane_name.removeprefix('sm')} fetches what is "
+            next_step=f"{_pull(chosen)} fetches what is "
             "missing or wrong; remove what is extra",
         )  # fmt: skip
     for name, locked in models.items():
         check_folder(folder_of(settings, chosen, name, locked), chosen.recipe.models[name])
+
+
+def _pull(chosen: Chosen) -> str:
+    variant = f" --variant {chosen.variant}" if chosen.variant else ""
+    return f"recipectl pull {chosen.recipe.name} --sm {chosen.lane_name.removeprefix('sm')}{variant}"

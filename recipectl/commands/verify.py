@@ -11,9 +11,18 @@ from recipectl.console import Console
 from recipectl.settings import Settings
 
 
-def run(settings: Settings, console: Console, *, name: str | None, sm: str | None, full: bool, jobs: int | None) -> int:
+def run(
+    settings: Settings,
+    console: Console,
+    *,
+    name: str | None,
+    sm: str | None,
+    variant: str | None = None,
+    full: bool,
+    jobs: int | None,
+) -> int:
     """Verify every model of the lane. PinError (exit 4) names each file that is not as locked."""
-    chosen = choose(settings, console, name, sm)
+    chosen = choose(settings, console, name, sm, variant=variant)
     lock = require_lock(chosen.recipe, chosen.lane_name, chosen.lock, chosen.entry)
     models = lane_models(chosen, lock)
     start = time.monotonic()

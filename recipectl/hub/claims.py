@@ -29,8 +29,9 @@ def check_expected(name: str, model: Model, found: Facts) -> None:
     """What the recipe expects holds in the model's own config and headers. PinError lists every difference."""
     wrong = []
     for key, expected in model.expect.model_dump(exclude_none=True, exclude={"tensors"}).items():
-        seen = getattr(found, key)
-        if (list(seen) if isinstance(seen, tuple) else seen) != expected:
+        value = getattr(found, key)
+        seen = list(value) if isinstance(value, tuple) else value
+        if seen != expected:
             wrong.append(f"{key}: the recipe expects {expected}, the model says {seen}")
     for part, expected in model.expect.tensors.items():
         if found.tensors.get(part) != expected:

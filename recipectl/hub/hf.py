@@ -21,7 +21,7 @@ os.environ.setdefault("HF_HUB_DISABLE_UPDATE_CHECK", "1")
 
 import httpx2
 from huggingface_hub import HfApi
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 from huggingface_hub.hf_api import ModelInfo, RepoFile
 
 
@@ -59,8 +59,6 @@ class HuggingFace:
     def _mapped(self, repo: str, ref: str) -> Iterator[None]:
         try:
             yield
-        except OfflineModeIsEnabled as err:
-            raise HubError("HF_HUB_OFFLINE is set", on=repo, next_step="unset it for lock and pull") from err
         except HFValidationError as err:
             raise HubError("this is no repository name", on=repo, seen=err, expected="owner/name") from err
         except HfHubHTTPError as err:

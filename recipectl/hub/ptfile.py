@@ -50,13 +50,12 @@ def read_pt(raw: bytes, on: str) -> PtTensor | dict[str, PtTensor | int | float 
     """What a .pt file holds. PinError, naming the first thing that is not on the lists, for everything else."""
     if len(raw) > MAX_SIZE:
         raise _refused(on, f"{len(raw)} bytes", f"at most {MAX_SIZE}")
-    archive = _open(raw, on)
-    root = _check_members(archive, raw, on)
-    code = archive.read(f"{root}/data.pkl")
+    try:
+        code, sizes = _unpacked(raw, on)
+    # what zipfile raises on archives that are damaged or use what torch never does
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, UnicodeError) as err:
+        raise _refused(on, err, "a whole zip file") from err
     _check_opcodes(code, on)
-    sizes = {
-        i.filename.removeprefix(f"{root}/data/"): i.file_size for i in archive.infolist() if "/data/" in i.filename
-    }
     try:
         value = _Unpickler(code, sizes, on).load()
     except PinError:
@@ -67,15 +66,16 @@ def read_pt(raw: bytes, on: str) -> PtTensor | dict[str, PtTensor | int | float 
     return _checked(value, on)
 
 
-def _open(raw: bytes, on: str) -> zipfile.ZipFile:
+def _unpacked(raw: bytes, on: str) -> tuple[bytes, dict[str, int]]:
+    """The pickle, and the size of each storage by its key."""
     if not raw.startswith(b"PK\x03\x04") or raw[-22:-18] != b"PK\x05\x06":
         raise _refused(
             on, "no zip from its first byte to its last", "the zip format of torch.save (not the legacy one)"
         )
-    try:
-        return zipfile.ZipFile(io.BytesIO(raw))
-    except (zipfile.BadZipFile, NotImplementedError, ValueError) as err:
-        raise _refused(on, err, "a whole zip file") from err
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        root = _check_members(archive, raw, on)
+        data = {m.filename: m.file_size for m in archive.infolist() if m.filename.startswith(f"{root}/data/")}
+        return archive.read(f"{root}/data.pkl"), {n.removeprefix(f"{root}/data/"): size for n, size in data.items()}
 
 
 def _check_members(archive: zipfile.ZipFile, raw: bytes, on: str) -> str:

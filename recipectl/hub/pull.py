@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import shutil
 import threading
@@ -16,7 +18,7 @@ from recipectl.fsio import HashCache, locked
 from recipectl.hub.fetch import Fetcher, Source, Store, disk_error
 from recipectl.hub.port import Hub
 from recipectl.hub.store import hub_dir
-from recipectl.hub.verify import Problem, verify_model
+from recipectl.hub.verify import verify_model
 from recipectl.lockfile import LockedFile, LockedModel
 from recipectl.settings import Settings
 from recipectl.transfers import size_text, transfers
@@ -147,12 +149,10 @@ class Puller:
         """Remove our own leftovers: parts of files that are in place, and old ones that nobody came back for."""
         ours = {f.sha256 for f in model.files}
         for part in store.parts.glob("*.part"):
-            try:
+            with contextlib.suppress(FileNotFoundError), part.open("rb") as handle:
                 idle = time.time() - part.stat().st_mtime
-                if part.stem in ours or idle > PART_LIFE_S:
+                if (part.stem in ours or idle > PART_LIFE_S) and _free(handle.fileno()):
                     part.unlink()
-            except FileNotFoundError:
-                continue
 
     def _prove(self, name: str, store: Store, model: LockedModel) -> None:
         """The lock decides whether a pull is complete, not that nothing went wrong on the way."""
@@ -173,13 +173,17 @@ def _link(twin: Path, target: Path) -> bool:
     return True
 
 
+def _free(fd: int) -> bool:
+    """Whether no other process is writing to this part: another model may hold the same file."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def problem_lines(problems: list[Problem]) -> list[str]:
-    """For messages."""
-    return [p.line() for p in problems]
