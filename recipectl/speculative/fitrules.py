@@ -62,7 +62,9 @@ def k005(case: Case) -> RuleVerdict:
     budget = DEFAULT_BUDGET if given is None else given
     shown = f"max_num_batched_tokens {budget}" + (" (assumed: vLLM's smallest default)" if given is None else "")
     slots, seqs = _new_slots(case), max_num_seqs(lane)
-    if _version(lane.engine.version) >= PER_REQUEST_BUDGET:
+    if slots == 0:
+        needed, formula = 0, f"nothing more: {lane.speculative.method} adds no slots"
+    elif _version(lane.engine.version) >= PER_REQUEST_BUDGET:
         needed, formula = slots, f"more than {slots}, the slots that one request drafts (vLLM 0.32)"
     elif seqs is None:
         return RuleVerdict(
@@ -73,7 +75,7 @@ def k005(case: Case) -> RuleVerdict:
         needed, formula = slots * seqs, f"more than {slots} x {seqs} = {slots * seqs} (before vLLM 0.32)"
     if budget <= needed:
         return RuleVerdict(
-            "K005", "FAIL", f"the budget of {budget} leaves no room for prompts", seen=shown, expected=formula,
+            "K005", "FAIL", f"{shown} leaves no room for prompts: {formula} is needed", seen=shown, expected=formula,
             fix=f"set args.max_num_batched_tokens to {max(DEFAULT_BUDGET, 2 * needed)}, or lower K", where=where,
         )  # fmt: skip
     step = max(verify_steps(lane).values(), default=0)
@@ -90,8 +92,8 @@ def k006(case: Case) -> RuleVerdict:
     """Engines refuse a drafter spread over a part of the ranks."""
     where = ("speculative", "draft_tensor_parallel")
     draft, target = case.lane.speculative.draft_tensor_parallel, case.lane.parallel.tensor
-    if case.lane.drafter is None:
-        return RuleVerdict("K006", "NOT_APPLICABLE", "no drafter", where=where)
+    if case.lane.drafter is None or case.lane.engine.name == "sglang":
+        return RuleVerdict("K006", "NOT_APPLICABLE", "no drafter with ranks of its own", where=where)
     if draft is None:
         return RuleVerdict("K006", "PASS", f"not set: the engine takes the target's {target}", where=where)
     if draft in (1, target):
@@ -116,8 +118,9 @@ def k007(case: Case) -> RuleVerdict:
         return RuleVerdict("K007", "NOT_CHECKED", f"{name} is not set and the target's is not known", where=where)
     if positions is not None and positions < wanted:
         return RuleVerdict(
-            "K007", "FAIL", f"the drafter ends at {positions} positions", seen=f"{name} {wanted}", where=where,
-            expected=f"at most {positions}", fix=f"set args.{name} to {positions} or less, or use another drafter",
+            "K007", "FAIL", f"{name} {wanted} exceeds the drafter's {positions} positions", where=where,
+            seen=f"{name} {wanted}", expected=f"at most {positions}",
+            fix=f"set args.{name} to {positions} or less, or use another drafter",
         )  # fmt: skip
     if locked is None:
         return case.unknown("K007", "the drafter's max_position_embeddings", where)

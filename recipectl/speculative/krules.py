@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from recipectl.recipe.base import Evidence, Scope
 from recipectl.recipe.lane import KRule
 from recipectl.speculative.compose import max_num_seqs
+from recipectl.speculative.table import BOUND_EVIDENCE
 from recipectl.speculative.verdict import Case, RuleVerdict
 
 STANDING = ("published", "reproduced")
@@ -30,20 +31,22 @@ def k001(case: Case) -> RuleVerdict:
     """K within the method's bound. Never waived: a larger K reads slots that the drafter does not have."""
     spec, k = case.lane.speculative, case.k
     top, why = bound(case)
+    evidence = BOUND_EVIDENCE.get(spec.method, ())
     if k < 1:
         limit = f"1..{top}" if top else "1 or more"
         return RuleVerdict(
             "K001", "FAIL", f"{k} drafts nothing", seen=f"K {k}", expected=f"K {limit}",
-            fix=f"set speculative.k to {limit}, or method: none to serve without speculation",
+            fix=f"set speculative.k to {limit}, or method: none to serve without speculation", evidence=evidence,
         )  # fmt: skip
     if spec.method in ("dflash", "dspark") and top is None:
         return case.unknown("K001", "the drafter's block_size", ("speculative", "block_size"))
     if top is not None and k > top:
         return RuleVerdict(
             "K001", "FAIL", f"{k} exceeds {top} ({why})", seen=f"K {k}", expected=f"K <= {top}",
-            fix=f"set speculative.k to {top} or less",
+            fix=f"set speculative.k to {top} or less", evidence=evidence,
         )  # fmt: skip
-    return RuleVerdict("K001", "PASS", f"{k} is within {why}" if top is None else f"{k} <= {top} ({why})")
+    message = f"{k} is within {why}" if top is None else f"{k} <= {top} ({why})"
+    return RuleVerdict("K001", "PASS", message, evidence=evidence)
 
 
 def k002(case: Case) -> RuleVerdict:
@@ -65,10 +68,13 @@ def k002(case: Case) -> RuleVerdict:
     others = [r for r in rules if r not in binding and not _allows(r, case.k, list(r.k))]
     if others and not binding:
         told = others[0]
-        why = "out of scope here" if not _in_scope(told.scope, case) else f"{told.evidence[-1].status}"
         wanted = _wanted(told, told.k)
+        why = f"a {told.evidence[-1].status} rule says {wanted}"
+        if not _in_scope(told.scope, case):
+            scope = ", ".join(f"{k} {v}" for k, v in told.scope.model_dump(exclude_none=True).items())
+            why = f"no rule covers this lane; one for {scope} says {wanted}"
         return RuleVerdict(
-            "K002", "WARN", f"{case.k} is against a rule that does not bind: {wanted} ({why})" + _reason(told),
+            "K002", "WARN", f"{case.k}: {why}" + _reason(told),
             seen=f"K {case.k}", expected=f"K {wanted}", evidence=tuple(told.evidence),
             fix="add a `measured` rule with your own evidence once you have run it", known=_unproven(case),
         )  # fmt: skip

@@ -38,6 +38,11 @@ _DSPARK_ENGINE = _e(
     status="reproduced",
 )
 
+_NO_BLOCK = _e("LimeChain, ozskywalker, catid, NVIDIA station-vllm", "MTP runs with K 1 to 5 and has no block")
+BOUND_EVIDENCE = {
+    "dflash": (_DFLASH, _SLOTS), "dspark": (_DSPARK, _DSPARK_ENGINE), "mtp": (_NO_BLOCK,),
+}  # fmt: skip
+
 RULES: dict[str, Rule] = {
     r.code: r
     for r in (

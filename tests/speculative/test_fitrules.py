@@ -86,16 +86,20 @@ def test_k005_states_the_default_it_assumes() -> None:
     assert found.verdict == "PASS" and "2048 (assumed: vLLM's smallest default)" in found.message
 
 
-@pytest.mark.parametrize(("method", "slots"), [("dflash", 5), ("dspark", 4), ("draft_model", 1), ("mtp", 0)])
-def test_k005_counts_the_slots_of_the_method(method: str, slots: int) -> None:
+@pytest.mark.parametrize(
+    ("method", "formula"),
+    [
+        ("dflash", "more than 5,"),
+        ("dspark", "more than 4,"),
+        ("draft_model", "more than 1,"),
+        ("mtp", "nothing more: mtp adds no slots"),
+    ],
+)
+def test_k005_counts_the_slots_of_the_method(method: str, formula: str) -> None:
     # vLLM 0.32.0 config/speculative.py, max_num_new_slots_for_drafting: K, K - 1, 1, 0
     spec = {"method": method, "block_size": 8 if method in ("dflash", "dspark") else None}
     lane = {"drafter": "drafter" if method != "mtp" else None, "speculative": spec}
-    assert (
-        verdict("K005", recipe({**lane, **args(max_num_batched_tokens=24)}))
-        .message.split("more than ")[1]
-        .startswith(str(slots))
-    )
+    assert formula in verdict("K005", recipe({**lane, **args(max_num_batched_tokens=24)})).message
 
 
 @pytest.mark.parametrize(("draft", "expected"), [(None, "PASS"), (1, "PASS"), (4, "PASS"), (2, "FAIL")])
