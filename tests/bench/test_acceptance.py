@@ -111,7 +111,8 @@ def test_names_of_older_builds_without_total() -> None:
 def test_counters_that_contradict_each_other() -> None:
     text = (
         "vllm:spec_decode_num_drafts_total 10\nvllm:spec_decode_num_draft_tokens_total 70\n"
-        'vllm:spec_decode_num_accepted_tokens_total 15\nvllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 9\n'
+        "vllm:spec_decode_num_accepted_tokens_total 15\n"
+        'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 9\n'
     )
     empty = text.replace("10\n", "0\n").replace("70\n", "0\n").replace("15\n", "0\n").replace("9\n", "0\n")
     assert "accepted per position sums to 9" in delta(parse_metrics(empty), parse_metrics(text)).problems[0]

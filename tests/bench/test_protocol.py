@@ -10,8 +10,10 @@ from recipectl.errors import UsageError
 from recipectl.recipe import catalog
 from recipectl.settings import Settings
 
-NAMED = {"counting", "counting-spaces", "prose", "code", "smoke", "holdout", "gate", "sfxnz-legacy", "mia", "jnardiello",
-         "canada-holdout", "limechain-waves", "ebfio-wall", "jm-wall"}  # fmt: skip
+NAMED = {
+    "counting", "counting-spaces", "prose", "code", "smoke", "holdout", "gate", "sfxnz-legacy", "mia", "jnardiello",
+    "canada-holdout", "limechain-waves", "ebfio-wall", "jm-wall",
+}  # fmt: skip
 
 
 def test_every_protocol_loads_and_has_a_digest_of_its_own() -> None:

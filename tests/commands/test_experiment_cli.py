@@ -1,0 +1,83 @@
+"""Whole experiments: servers started, restarted and stopped by recipectl, and the one that ran before brought back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.commands.conftest import Shop
+
+HEAD = """
+schema: recipectl.experiment/1
+name: %s
+summary: A contract of the tests
+recipe: tiny-dflash
+lane: cpu
+arms:
+  base: {}
+  slow: {variant: slow}
+  broken: {variant: broken}
+stages:
+"""
+
+
+def contract(folder: Path, name: str, *stages: str) -> str:
+    file = folder / f"{name}.yaml"
+    file.write_text(HEAD % name + "".join(f"  - {s}\n" for s in stages))
+    return str(file)
+
+
+def ready(shop: Shop) -> list[dict[str, Any]]:
+    """What runs, as `status` says it."""
+    return [d for d in shop.document("status")["deployments"] if d["state"] == "ready"]
+
+
+def test_a_failed_gate_stops_and_the_server_before_is_restored(shop: Shop, tmp_path: Path) -> None:
+    served = shop.document("serve", "tiny-dflash", "--sm", "cpu")
+    file = contract(
+        tmp_path,
+        "stops",
+        "{name: geometry, kind: geometry, arm: broken}",
+        "{name: startup, kind: startup, arm: broken, amendments: [{set: env.MOCK_DIES=, reason: capture may fail}]}",
+        "{name: acceptance, kind: acceptance, arm: broken, protocol: gate, threshold: 7.5}",
+        "{name: speed, kind: speed, arm: broken, protocol: prose, concurrency: [1, 4, 8]}",
+        "{name: quality, kind: quality, arm: broken, against: base}",
+    )
+    done = shop.document("experiment", file, code=10)
+    assert [(o["stage"], o["status"]) for o in done["outcomes"]] == [
+        ("geometry", "PASS"), ("startup", "PASS"), ("acceptance", "FAIL"), ("speed", "NOT_RUN"),
+        ("quality", "NOT_RUN")]  # fmt: skip
+    startup, gate, speed = done["outcomes"][1], done["outcomes"][2], done["outcomes"][3]
+    assert startup["amended"] == ["env.MOCK_DIES= (capture may fail)"]
+    assert len(startup["evidence"]["failed_boots"]) == 1
+    assert len(gate["evidence"]["rows"]) == 4 and gate["evidence"]["proposed"] == 7 * gate["evidence"]["drafts"]
+    assert speed["why"] == "blocked by acceptance"
+    (restored,) = done["restored"]
+    assert served["url"] in restored and "gated again" in restored
+    assert [d["url"] for d in ready(shop)] == [served["url"]]
+    printed = shop("report", done["receipt"])
+    assert "acceptance" in printed.stdout and "NOT_RUN" in printed.stdout
+
+
+def test_two_arms_on_interleaved_boots(shop: Shop, tmp_path: Path) -> None:
+    file = contract(
+        tmp_path,
+        "ab",
+        "{name: ab, kind: compare, arm: slow, against: base, protocol: counting, concurrency: [2], rounds: 3, boots: 2}",
+    )
+    planned = shop.document("experiment", file, "--dry-run")
+    done = shop.document("experiment", file, code=10)
+    assert done["contract_sha256"] == planned["contract_sha256"] and done["restored"] == []
+    (outcome,) = done["outcomes"]
+    assert outcome["status"] == "FAIL" and "tok/s is worse" in outcome["why"]
+    assert all("6 rounds, 2 boots" in line for line in outcome["evidence"]["lines"])
+    folders = sorted(p.name for p in Path(done["folder"]).iterdir() if p.is_dir())
+    assert folders == ["ab-boot1-base", "ab-boot2-slow", "ab-boot3-slow", "ab-boot4-base"]
+    assert ready(shop) == [], "nothing is left running"
+
+
+def test_contracts_that_cannot_run(shop: Shop, tmp_path: Path) -> None:
+    assert shop("experiment", str(tmp_path / "none.yaml")).returncode == 2
+    wrong = contract(tmp_path, "wrong", "{name: a, kind: speed, arm: nobody, protocol: prose}")
+    done = shop("experiment", wrong)
+    assert done.returncode == 2 and "no arm 'nobody'" in done.stderr
