@@ -101,6 +101,9 @@ def lines(shown: View) -> list[str]:
     elif shown.config is not None:
         out += ["  --speculative-config " + json.dumps(shown.config, separators=(",", ":"), ensure_ascii=False)]
     out.append("  captures " + _captures(shown))
+    variants = {str(k): [*v] for k, v in shown.recipe.variants.items()}.get(shown.lane_name)
+    if variants and shown.variant is None:
+        out.append(f"  variants {', '.join(variants)} (--variant)")
     return out
 
 

@@ -188,6 +188,9 @@ class Gates(Strict):
     known_faults: list[KnownFault] = []
     needle_tokens: int | None = Field(default=None, ge=1000, description="prompt length of the needle probe, in tokens")
     phase_budgets_s: dict[Literal["weights", "drafter", "compile", "capture", "kv", "ready"], int] = {}
+    memory_floor_gib: float | None = Field(
+        default=None, ge=0, description="a boot is aborted below this much free host memory; null: 8 on unified memory"
+    )
     sets: dict[Slug, list[str]] = Field(default={}, description="named sets of gates, such as production")
     evidence: list[Evidence] = []
 

@@ -15,10 +15,13 @@ from pydantic import ValidationError
 from recipectl.recipe import hygiene, yamltree
 from recipectl.recipe.codes import level_of
 from recipectl.recipe.findings import Finding, Level, in_file_order
-from recipectl.recipe.merge import Path, merge
+from recipectl.recipe.merge import Path, merge, source_of
 from recipectl.recipe.schema import LANE_NAMES, SCHEMA_VERSION, Recipe
 from recipectl.recipe.shape import from_pydantic, nearest, show_value
 from recipectl.recipe.yamltree import Tree, dotted
+
+# First part of an origin that is a place in the merged lane, not in the file.
+LANE = ""
 
 
 @dataclass
@@ -33,10 +36,9 @@ class Document:
 
     def locate(self, path: Path) -> Path:
         """The path in the file of a path of the merged recipe (`("lanes", "sm121", "args")`), or of its parent."""
-        tail: Path = ()
-        while path and path not in self.origin:
-            path, tail = path[:-1], (path[-1], *tail)
-        found = (*self.origin.get(path, ()), *tail)
+        found = source_of(self.origin, path)
+        while found[:1] == (LANE,):  # a variant took it over from its lane, which has its own origin for it
+            found = source_of(self.origin, found[1:])
         while found and found not in self.tree.places:
             found = found[:-1]
         return found
@@ -121,7 +123,7 @@ def _merge(document: Document) -> dict[str, Any]:
             _say(document, "P003", (key,), "unknown key `variants`", "variants stand inside their lane")
         elif key not in ("shared", "lanes"):
             out[key] = value
-            _identity(value, (key,), origin)
+            origin[(key,)] = (key,)
     origin[()] = ()
     if "lanes" not in data:
         return out
@@ -145,12 +147,8 @@ def _variants(document: Document, name: str, variants: Mapping[str, Any], lane: 
         over_at: Path = ("lanes", name, "variants", variant)
         if (over := _mapping(document, over_at)) is None:
             continue
-        found: dict[Path, Path] = {}
         here: Path = ("variants", name, variant)
-        out[variant] = merge(lane, over, found, ("", "lanes", name), over_at, here)
-        # What came from the merged lane has its own origin already.
-        for path, source in found.items():
-            document.origin[path] = document.origin[source[1:]] if source[0] == "" else source
+        out[variant] = merge(lane, over, document.origin, (LANE, "lanes", name), over_at, here)
     return out
 
 
@@ -166,13 +164,6 @@ def _mapping(document: Document, path: Path) -> dict[str, Any] | None:
     fix = "remove the empty key, or indent its content below it" if value is None else None
     _say(document, "P004", path, f"expected a mapping, got {show_value(value)}", fix)
     return None
-
-
-def _identity(value: Any, path: Path, origin: dict[Path, Path]) -> None:
-    origin[path] = path
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, item in inner:
-        _identity(item, (*path, key), origin)
 
 
 def _names(document: Document, merged: Mapping[str, Any]) -> list[Finding]:

@@ -38,6 +38,10 @@ class _Loader(getattr(yaml, "CBaseLoader", yaml.BaseLoader)):  # type: ignore[mi
             return _TAG + _plain(value)
         return str(super().resolve(kind, value, implicit))
 
+    # Path resolvers, which recipes have none of: without these two, each node pays for the look.
+    def descend_resolver(self, current_node: Any, current_index: Any) -> None: ...
+    def ascend_resolver(self) -> None: ...
+
 
 def _plain(text: str) -> str:
     if text in ("", "~", "null"):

@@ -13,7 +13,7 @@ from recipectl.recipe.base import Json
 from recipectl.recipe.findings import Finding
 from recipectl.recipe.lane import Lane
 from recipectl.recipe.merge import Path
-from recipectl.recipe.shape import nearest
+from recipectl.recipe.shape import from_pydantic, nearest
 
 SECTIONS = ("args", "env", "container", "gates", "parallel", "speculative", "nodes")
 
@@ -72,9 +72,8 @@ def _with(lane: Lane, path: str, value: Json) -> Lane:
     try:
         return Lane.model_validate(data)
     except ValidationError as err:
-        first = err.errors(include_url=False)[0]
-        known = ".".join(map(str, first["loc"]))
-        raise UsageError(f"--set {path}: {first['msg']}", seen=f"{known} = {value!r}") from err
+        first = from_pydantic(err.errors(), data, yamltree.Tree(data), "--set", lambda p: p, Lane)[0]
+        raise UsageError(f"--set {first.where or path}: {first.message}", next_step=first.fix) from err
 
 
 def _refuse(path: str, parts: list[str], value: Json) -> None:
