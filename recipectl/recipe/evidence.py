@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -67,7 +68,7 @@ def _brief(value: Any) -> str:
         return _cut(", ".join(words))
     if isinstance(value, list | tuple):
         return " ".join(map(_brief, value))
-    return _cut(f"{value:g}" if isinstance(value, float) else str(value))
+    return _cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def _cut(text_: str) -> str:
