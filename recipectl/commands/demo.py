@@ -78,8 +78,8 @@ def _receipt(begun: str, up: Up, result: Result, folder: Path) -> receipts.Recei
         kind="demo", recipe=plan.recipe, lane=plan.lane, started=begun, ended=gating.utc(),
         subjects=gating.subjects(plan), ran={"argv": list(plan.ranks[0].argv), "engine": plan.engine,
                                              "version": plan.engine_version},
-        seen={**gating.observed(up.deployment, up.results), **receipt.seen(result, folder)}, amendments=plan.stamps,
-        partial=result.partial,
+        seen={**gating.observed(up.deployment, up.results), **receipt.seen(result, folder)}, notes=plan.notes,
+        amendments=plan.stamps, partial=result.partial,
     )  # fmt: skip
 
 

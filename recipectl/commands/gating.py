@@ -12,7 +12,7 @@ from recipectl import receipts
 from recipectl.commands.context import write_receipt
 from recipectl.console import Console
 from recipectl.errors import GateError
-from recipectl.serving import launch, runtimes
+from recipectl.serving import keys, launch, runtimes
 from recipectl.serving.checks import GATES
 from recipectl.serving.deployments import Deployment
 from recipectl.serving.gates import Context, Result, failures, run, set_verdicts
@@ -30,9 +30,11 @@ def run_gates(settings: Settings, deployment: Deployment) -> list[Result]:
     """Run every gate on a live deployment."""
     from recipectl.serving.probes import Server
 
-    server = Server(deployment.url, deployment.model)
-    probes = LiveProbes(server, runtimes.of(settings, deployment.plan.runtime), deployment)
-    return run(Context(deployment.plan, probes), GATES)
+    plan = deployment.plan
+    key = keys.read(keys.path_of(settings.state_dir, plan.name)) if plan.exposed else None
+    server = Server(deployment.url, deployment.model, api_key=key)
+    probes = LiveProbes(server, runtimes.of(settings, deployment.plan), deployment)
+    return run(Context(plan, probes, exposed=plan.exposed), GATES)
 
 
 def judge(settings: Settings, deployment: Deployment, results: Sequence[Result]) -> None:
@@ -40,7 +42,7 @@ def judge(settings: Settings, deployment: Deployment, results: Sequence[Result])
     failed = failures(results)
     if not failed:
         return
-    states = launch.rank_states(runtimes.of(settings, deployment.plan.runtime), deployment)
+    states = launch.rank_states(runtimes.of(settings, deployment.plan), deployment)
     cause = launch.diagnose_all(states)
     dead = next((s for s in states if not s.alive), None)
     if dead or cause:

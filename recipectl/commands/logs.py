@@ -19,7 +19,7 @@ def run(settings: Settings, console: Console, *, name: str | None, follow: bool,
     handle = next((h for h in deployment.handles if h.rank == rank), None)
     if handle is None:
         raise UsageError(f"{deployment.plan.name} has no rank {rank}", expected=f"0 to {len(deployment.handles) - 1}")
-    runtime = runtimes.of(settings, deployment.plan.runtime)
+    runtime = runtimes.of(settings, deployment.plan)
     found, offset = runtime.read(handle, 0)
     for line in found[-lines:] if lines else found:
         console.print(line)

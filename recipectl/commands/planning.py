@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePath
 
 from recipectl import lockfile, speculative
 from recipectl.bench import protocol
+from recipectl.commands import notes
 from recipectl.commands.context import Chosen
+from recipectl.commands.placing import Where
 from recipectl.console import Console
-from recipectl.serving import runtimes
-from recipectl.serving.plan import Order, Plan, Prompts, compose
+from recipectl.errors import PinError, UsageError
+from recipectl.serving import containers, runtimes
+from recipectl.serving.plan import LOOPBACK, Order, Plan, Prompts, compose
 from recipectl.serving.process import free_port
 from recipectl.settings import Settings
 
@@ -31,26 +35,45 @@ def prompts_of(chosen: Chosen) -> Prompts:
 
 
 def plan_of(
-    settings: Settings, chosen: Chosen, models: Mapping[str, Path], port: int | None, stamps: Sequence[str] = ()
+    settings: Settings, chosen: Chosen, models: Mapping[str, Path], where: Where | None, stamps: Sequence[str] = ()
 ) -> Plan:
-    """The plan of a chosen lane for this machine. Without a port, one that is free now."""
-    lock = chosen.lock
+    """The plan of a chosen lane; where None: on loopback of this machine. Without a port, one that is free now."""
+    where = where or Where()
+    lane, lock = chosen.lane, chosen.lock
     assert lock is not None
-    locked_models = {lock.models[n].role: lock.models[n] for n in (chosen.lane.target, chosen.lane.drafter) if n}
+    locked_models = {lock.models[n].role: lock.models[n] for n in (lane.target, lane.drafter) if n}
     drafter = locked_models.get("drafter")
+    bound = where.expose or LOOPBACK
+    inside = bool(where.places)
     return compose(
         Order(
-            id=f"{chosen.recipe.name}-{chosen.lane_name}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}",
-            recipe=chosen.recipe, lane_name=chosen.lane_name, lane=chosen.lane, variant=chosen.variant, models=models,
-            program=(str(runtimes.engine_python(settings)), "-m", "vllm.entrypoints.cli.main"),
-            port=port or free_port(), prompts=prompts_of(chosen),
+            id="-".join(p for p in (chosen.recipe.name, chosen.lane_name, chosen.variant, _stamp()) if p),
+            recipe=chosen.recipe, lane_name=chosen.lane_name, lane=lane, variant=chosen.variant,
+            models={r: PurePath(p) for r, p in containers.seen_models(models).items()} if inside else models,
+            program=_program(settings, chosen), port=where.port or free_port(), prompts=prompts_of(chosen),
             recipe_digest="sha256:" + hashlib.sha256(chosen.entry.file.read_bytes()).hexdigest(),
             lock_digest="sha256:" + hashlib.sha256(lockfile.dump(lock).encode()).hexdigest(),
             trees={role: m.tree for role, m in locked_models.items()},
             taps=drafter.facts.taps if drafter else None, unified_memory=chosen.family.unified_memory,
-            stamps=tuple(stamps),
+            address=LOOPBACK if bound in (LOOPBACK, containers.ANYWHERE) else bound,
+            listen=containers.listen_address(lane, bound) if inside else bound, publish=bound,
+            exposed=where.expose is not None, hosts=tuple(p.host.name for p in where.places) or ("local",),
+            places=tuple(p.place for p in where.places), master=where.fabric.master, rank_env=where.fabric.env,
+            stamps=tuple(stamps), notes=notes.told(settings, chosen),
         )
     )  # fmt: skip
+
+
+def _stamp() -> str:
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+
+
+def _program(settings: Settings, chosen: Chosen) -> tuple[str, ...]:
+    if chosen.lane.engine.name == "sglang":
+        return ("python3", "-m", "sglang.launch_server")
+    if chosen.lane.engine.runtime == "docker":
+        return ("vllm",)
+    return (str(runtimes.engine_python(settings)), "-m", "vllm.entrypoints.cli.main")
 
 
 def check_rules(console: Console, chosen: Chosen, *, unqualified: bool) -> list[str]:
@@ -64,10 +87,26 @@ def check_rules(console: Console, chosen: Chosen, *, unqualified: bool) -> list[
     return [f"unqualified: {v.code} {v.message}" for v in verdicts if v.waived]
 
 
-def stamps_of(chosen: Chosen, k: int | None, sets: Sequence[str]) -> list[str]:
+def with_drafter(chosen: Chosen, name: str | None) -> Chosen:
+    """The choice with another drafter of the recipe, under the same rules. UsageError lists those it has."""
+    if name is None:
+        return chosen
+    model = chosen.recipe.models.get(name)
+    if model is None or model.role != "drafter" or chosen.lane.drafter is None:
+        drafters = ", ".join(n for n, m in chosen.recipe.models.items() if m.role == "drafter") or "none"
+        raise UsageError(f"{chosen.recipe.name} has no drafter {name!r}", expected=f"one of: {drafters}",
+                         next_step="declare it under models (a folder beside the recipe: path), then lock")  # fmt: skip
+    if chosen.lock is not None and name not in chosen.lock.models:
+        raise PinError(f"drafter {name} is not in the lock", on=str(chosen.entry.lock_file),
+                       next_step="name it in a variant of the lane, then `recipectl lock`")  # fmt: skip
+    return replace(chosen, lane=chosen.lane.model_copy(update={"drafter": name}))
+
+
+def stamps_of(chosen: Chosen, k: int | None, sets: Sequence[str], drafter: str | None = None) -> list[str]:
     """What departs from the recipe as written."""
     return [
         *([f"variant {chosen.variant}"] if chosen.variant else []),
         *([f"k {k}"] if k is not None else []),
+        *([f"drafter {drafter}"] if drafter else []),
         *(f"set {s}" for s in sets),
     ]

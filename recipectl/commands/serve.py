@@ -12,10 +12,13 @@ from recipectl.commands import gating
 from recipectl.commands.context import choose
 from recipectl.commands.launching import HungUp, Up, bring_up
 from recipectl.commands.models import ensure_verified
-from recipectl.commands.planning import check_rules, plan_of, stamps_of
+from recipectl.commands.placing import where_of
+from recipectl.commands.planning import check_rules, plan_of, stamps_of, with_drafter
 from recipectl.console import Console
-from recipectl.errors import Interrupted, UsageError
+from recipectl.errors import Interrupted
+from recipectl.serving import keys
 from recipectl.serving.checks import GATES
+from recipectl.serving.containers import docker_run
 from recipectl.serving.plan import Plan
 from recipectl.settings import Settings
 
@@ -38,13 +41,12 @@ def run(
     accept_license: Sequence[str] = (),
 ) -> int:
     """Serve and return once READY; the server stays."""
-    if drafter or hosts or expose:
-        raise UsageError("not built yet", seen="--drafter, --hosts or --expose")
     given = [speculative.parse_set(s) for s in sets]
-    chosen = choose(settings, console, name, sm, variant=variant, k=k, sets=given)
-    stamps = [*stamps_of(chosen, k, sets), *check_rules(console, chosen, unqualified=unqualified)]
+    chosen = with_drafter(choose(settings, console, name, sm, variant=variant, k=k, sets=given), drafter)
+    stamps = [*stamps_of(chosen, k, sets, drafter), *check_rules(console, chosen, unqualified=unqualified)]
     models = ensure_verified(settings, console, chosen, accept=accept_license)
-    plan = plan_of(settings, chosen, models, port, stamps)
+    where = where_of(settings, console, chosen, models, port=port, hosts=hosts, expose=expose)
+    plan = plan_of(settings, chosen, models, where, stamps)
     if dry_run:
         _show_plan(console, plan)
         return 0
@@ -68,6 +70,10 @@ def ready(console: Console, up: Up) -> None:
     console.print(f"try:  curl {d.url}/v1/models")
     console.print(f"log:  {d.log}")
     console.print(f"stop: recipectl stop {d.recipe}")
+    if d.plan.exposed:
+        console.warn(
+            f"exposed on {d.plan.address}: the API key guards /v1 only; open to all: {' '.join(keys.OPEN_PATHS)}"
+        )
     console.document({"ready": True, "deployment": d.id, "url": d.url, "model": d.model, "k": d.k, "pid": d.pid,
                       "log": str(d.log), "receipt": str(up.receipt), "phases_s": d.phases,
                       "gates": [vars(r) for r in up.results]})  # fmt: skip
@@ -77,6 +83,6 @@ def _show_plan(console: Console, plan: Plan) -> None:
     for rank in plan.ranks:
         console.print(f"rank {rank.rank} on {rank.host}:")
         console.print("  " + " ".join(f"{n}={shlex.quote(v)}" for n, v in sorted(rank.env.items())))
-        console.print("  " + shlex.join(rank.argv))
+        console.print("  " + shlex.join(docker_run(rank.container) if rank.container else rank.argv))
     console.print(f"gates: {', '.join(GATES)}")
     console.document(plan.to_json())

@@ -37,9 +37,9 @@ def _state(settings: Settings, d: Deployment) -> tuple[str, str]:
     if not runtimes.runs(settings, d):
         if d.state in ("stopped", "failed"):
             return d.state, (d.reason or "").splitlines()[0] if d.reason else ""
-        cause = launch.diagnose_all(launch.rank_states(runtimes.of(settings, d.plan.runtime), d))
+        cause = launch.diagnose_all(launch.rank_states(runtimes.of(settings, d.plan), d))
         return "dead", cause.meaning if cause else f"ended by itself, see {d.log}"
-    states = launch.rank_states(runtimes.of(settings, d.plan.runtime), d)
+    states = launch.rank_states(runtimes.of(settings, d.plan), d)
     if dead := [s for s in states if not s.alive]:
         cause = launch.diagnose_all(states)
         return "broken", f"rank {dead[0].rank} is gone" + (f": {cause.meaning}" if cause else "")

@@ -128,7 +128,7 @@ def failure(what: str, deployment: Deployment, cause: Diagnosis | None) -> Engin
 
 def teardown(runtime: Runtime, deployment: Deployment, *, force: bool = False, grace_s: float = GRACE_S) -> list[str]:
     """Stop every rank of a deployment and look again; what is left, in words."""
-    return runtime.stop(deployment.id, deployment.handles, grace_s=grace_s, force=force)
+    return runtime.stop(deployment.plan, deployment.handles, grace_s=grace_s, force=force)
 
 
 def rank_states(runtime: Runtime, deployment: Deployment) -> list[RankState]:

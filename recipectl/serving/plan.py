@@ -13,10 +13,11 @@ from typing import Any
 
 from recipectl import speculative
 from recipectl.errors import RecipeError
+from recipectl.images.port import ContainerSpec
 from recipectl.recipe.base import Json
 from recipectl.recipe.lane import Gates, Lane
 from recipectl.recipe.schema import Recipe
-from recipectl.serving import dialects
+from recipectl.serving import containers, dialects
 
 MASTER_PORT = 29521
 LOOPBACK = "127.0.0.1"
@@ -27,12 +28,14 @@ _FORBIDDEN_ENV = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACEHUB_API_TOKE
 
 @dataclass(frozen=True)
 class RankPlan:
-    """One engine process. `argv` is complete; `env` is what the plan adds to the runtime's clean environment."""
+    """One engine process. `argv` is complete; `env` is what the plan adds to the runtime's clean environment;
+    `container` is what it runs in, None with the runtime `process`."""
 
     rank: int
     host: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
+    container: ContainerSpec | None = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class Plan:
     prompts: Prompts
     recipe_digest: str
     lock_digest: str
+    exposed: bool = False
     unified_memory: bool = False
     stamps: tuple[str, ...] = ()
     notes: Mapping[str, Any] = field(default_factory=dict)
@@ -104,7 +108,14 @@ class Plan:
         asked = values["prompts"]
         values["prompts"] = Prompts(asked["counting"], asked["count_to"], tuple(asked["prose"]))
         values["ranks"] = tuple(
-            RankPlan(r["rank"], r["host"], tuple(r["argv"]), dict(r["env"])) for r in values["ranks"]
+            RankPlan(
+                r["rank"],
+                r["host"],
+                tuple(r["argv"]),
+                dict(r["env"]),
+                None if r["container"] is None else containers.from_json(r["container"]),
+            )
+            for r in values["ranks"]
         )
         for key in ("capture_sizes", "taps", "stamps"):
             values[key] = None if values[key] is None else tuple(values[key])
@@ -115,7 +126,8 @@ class Plan:
 @dataclass(frozen=True)
 class Order:
     """What a plan is made from. `models` are folders by role, as the engine will see them; `program` is what comes
-    before the engine's own words (`python -m vllm.entrypoints.cli.main`, or `vllm` in a container)."""
+    before the engine's own words (`python -m vllm.entrypoints.cli.main`, or `vllm` in a container). `address` is where
+    clients reach the API, `listen` what the engine binds, `publish` what a container's port is published on."""
 
     id: str
     recipe: Recipe
@@ -136,6 +148,9 @@ class Order:
     master: str = LOOPBACK
     master_port: int = MASTER_PORT
     rank_env: tuple[Mapping[str, str], ...] = ()
+    places: tuple[containers.Place, ...] = ()
+    publish: str = LOOPBACK
+    exposed: bool = False
     unified_memory: bool = False
     stamps: tuple[str, ...] = ()
     notes: Mapping[str, Any] = field(default_factory=dict)
@@ -152,8 +167,8 @@ def compose(order: Order) -> Plan:
         )  # fmt: skip
     config = speculative.compose(lane, str(order.models["drafter"]) if lane.drafter else None)
     captures = speculative.capture_sizes(lane)
-    args = dict(lane.args)
-    if captures is not None and not {"cudagraph_capture_sizes", "compilation_config"} & set(args):
+    args: dict[str, Json] = {**lane.args, **(containers.asset_args(lane) if order.places else {})}
+    if captures is not None and speculative.own_sizes(lane) is None:
         args["cudagraph_capture_sizes"] = list(captures)
     served = order.recipe.name
     ranks = tuple(_rank(order, args, config, served, rank, host) for rank, host in enumerate(order.hosts))
@@ -167,7 +182,8 @@ def compose(order: Order) -> Plan:
         capture_sizes=captures, models={role: str(path) for role, path in order.models.items()},
         trees=dict(order.trees), taps=order.taps, max_model_len=length if isinstance(length, int) else None,
         random_weights=any(m.random_weights for m in models), ranks=ranks, gates=lane.gates, prompts=order.prompts,
-        recipe_digest=order.recipe_digest, lock_digest=order.lock_digest, unified_memory=order.unified_memory,
+        recipe_digest=order.recipe_digest, lock_digest=order.lock_digest, exposed=order.exposed,
+        unified_memory=order.unified_memory,
         stamps=order.stamps, notes=order.notes,
     )  # fmt: skip
 
@@ -188,4 +204,14 @@ def _rank(
         raise RecipeError("a recipe carries no secrets", on=order.recipe.name, seen=f"env.{secret[0]}",
                           next_step="remove it: serving reads local files only")  # fmt: skip
     own = order.rank_env[rank] if rank < len(order.rank_env) else {}
-    return RankPlan(rank, host, (*order.program, *words), {**OFFLINE, **lane.env, **own})
+    argv, env = (*order.program, *words), {**OFFLINE, **lane.env, **own}
+    return RankPlan(rank, host, argv, env, _container(order, rank, argv, env) if order.places else None)
+
+
+def _container(order: Order, rank: int, argv: tuple[str, ...], env: Mapping[str, str]) -> ContainerSpec:
+    labels = {
+        containers.LABEL + "recipe": order.recipe.name, containers.LABEL + "recipe.digest": order.recipe_digest,
+        containers.LABEL + "lock.digest": order.lock_digest,
+    }  # fmt: skip
+    published = (order.publish, order.port) if rank == 0 else None
+    return containers.spec(order.id, rank, order.lane, order.places[rank], argv, env, published, labels)

@@ -36,10 +36,13 @@ _ASK = (
 
 
 class ProcessRuntime:
-    """Engines as child processes. `python` is the engine's interpreter, `cache` keeps its compile caches."""
+    """Engines as child processes. `python` is the engine's interpreter, `cache` keeps its compile caches; `secrets` go
+    into the environment of what is started, and nowhere else."""
 
-    def __init__(self, python: Path, cache: Path, environ: Mapping[str, str]) -> None:
-        self._python, self._cache, self._environ = python, cache, environ
+    def __init__(
+        self, python: Path, cache: Path, environ: Mapping[str, str], secrets: Mapping[str, str] | None = None
+    ) -> None:
+        self._python, self._cache, self._environ, self._secrets = python, cache, environ, dict(secrets or {})
 
     def prepare(self, engine: str, version: str | None) -> None:
         """Check that the engine is installed in the version that the lane names. EngineError says what to do."""
@@ -63,7 +66,7 @@ class ProcessRuntime:
     def start(self, plan: Plan, rank: RankPlan, folder: Path) -> Handle:
         """Start one rank in its own session; its output goes to a file in the deployment's folder."""
         log = folder / ("engine.log" if rank.rank == 0 else f"engine-{rank.rank}.log")
-        env = {**self._clean(plan), **rank.env, MARK: plan.id}
+        env = {**self._clean(plan), **rank.env, **self._secrets, MARK: plan.id}
         with log.open("ab") as out:
             try:
                 child = subprocess.Popen(
@@ -88,15 +91,15 @@ class ProcessRuntime:
         """Complete lines of the log file from `offset` on."""
         return read_lines(Path(handle.log or ""), offset)
 
-    def stop(self, deployment: str, handles: Sequence[Handle], *, grace_s: float, force: bool) -> list[str]:
+    def stop(self, plan: Plan, handles: Sequence[Handle], *, grace_s: float, force: bool) -> list[str]:
         """SIGTERM to the leaders, so that vLLM takes its workers down in order; SIGKILL to what remains."""
         leaders = [h.pid for h in handles if h.pid is not None and _is(h.pid, h.created)]
-        for pid in leaders or [p.pid for p in members(deployment, handles)]:
+        for pid in leaders or [p.pid for p in members(plan.id, handles)]:
             _signal(pid, signal.SIGKILL if force else signal.SIGTERM)
-        left = _wait_gone(deployment, handles, 2.0 if force else grace_s)
+        left = _wait_gone(plan.id, handles, 2.0 if force else grace_s)
         for process in left:
             _signal(process.pid, signal.SIGKILL)
-        left = _wait_gone(deployment, handles, 5.0) if left else []
+        left = _wait_gone(plan.id, handles, 5.0) if left else []
         return [f"pid {p.pid} ({_name(p)})" for p in left]
 
     def _clean(self, plan: Plan) -> dict[str, str]:

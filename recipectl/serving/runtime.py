@@ -41,6 +41,6 @@ class Runtime(Protocol):
         """Complete log lines from `offset` on, and the offset after them."""
         ...
 
-    def stop(self, deployment: str, handles: Sequence[Handle], *, grace_s: float, force: bool) -> list[str]:
-        """Stop everything of this deployment, wait, look again; what is left, in words (empty: nothing)."""
+    def stop(self, plan: Plan, handles: Sequence[Handle], *, grace_s: float, force: bool) -> list[str]:
+        """Stop everything of this plan, recorded in handles or not, wait, look again; what is left, in words."""
         ...

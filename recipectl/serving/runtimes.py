@@ -1,12 +1,16 @@
-"""Which runtime a plan runs on. The one place that knows both."""
+"""Which runtime a plan runs on, and which engine a host has. The one place that knows both kinds."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-from recipectl.errors import EngineError
+from recipectl.images.port import ContainerEngine
+from recipectl.serving import hosts
 from recipectl.serving.deployments import Deployment
+from recipectl.serving.docker import DockerRuntime
+from recipectl.serving.plan import Plan
 from recipectl.serving.process import ProcessRuntime, members
 from recipectl.serving.runtime import Runtime
 from recipectl.settings import Settings
@@ -17,20 +21,33 @@ def engine_python(settings: Settings) -> Path:
     return settings.engine_python or Path(sys.executable)
 
 
-def process(settings: Settings) -> ProcessRuntime:
+def connect(settings: Settings, host: str) -> ContainerEngine:
+    """The Docker engine of a host. EngineError if it cannot be reached."""
+    from recipectl.images.docker import DockerEngine  # 0.2 s
+
+    return DockerEngine(hosts.parse(host).engine or settings.docker_host)
+
+
+def process(settings: Settings, secrets: Mapping[str, str] | None = None) -> ProcessRuntime:
     """Engines as child processes on this machine."""
-    return ProcessRuntime(engine_python(settings), settings.cache_dir, settings.environ)
+    return ProcessRuntime(engine_python(settings), settings.cache_dir, settings.environ, secrets)
 
 
-def of(settings: Settings, runtime: str) -> Runtime:
-    """The runtime by its name in a plan."""
-    if runtime == "process":
-        return process(settings)
-    raise EngineError(f"no runtime {runtime!r}", expected="process or docker")
+def docker(settings: Settings, plan: Plan, secrets: Mapping[str, str] | None = None) -> DockerRuntime:
+    """Engines in containers."""
+    return DockerRuntime(lambda host: connect(settings, host), secrets=secrets, gentle=plan.unified_memory)
+
+
+def of(settings: Settings, plan: Plan, secrets: Mapping[str, str] | None = None) -> Runtime:
+    """The runtime of a plan. `secrets` are for a start only."""
+    return process(settings, secrets) if plan.runtime == "process" else docker(settings, plan, secrets)
 
 
 def runs(settings: Settings, deployment: Deployment) -> bool:
-    """Whether anything of the deployment still runs."""
+    """Whether anything of the deployment still runs. A host that does not answer counts as not running: `stop` says
+    so."""
+    if deployment.state == "stopped":
+        return False
     if deployment.plan.runtime == "process":
-        return bool(members(deployment.id, deployment.handles)) if deployment.state != "stopped" else False
-    return False
+        return bool(members(deployment.id, deployment.handles))
+    return docker(settings, deployment.plan).alive(deployment.plan)
