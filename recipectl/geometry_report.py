@@ -56,9 +56,10 @@ def _model(recipe: Recipe, name: str, lock: Lock | None, assumed: list[str]) -> 
     if locked and locked.facts.kv:
         return model_of(name, locked.facts.kv)
     expect = recipe.models[name].expect
-    numbers = {"attention_layers": expect.layers, "kv_heads": expect.kv_heads, "head_dim": expect.head_dim,
-               "sliding_window": expect.sliding_window if expect.attention == "sliding" else None}  # fmt: skip
-    found = model_of(name, {k: v for k, v in numbers.items() if v})
+    window = expect.sliding_window if expect.attention == "sliding" else None
+    plain = {"attention_layers": expect.layers, "kv_heads": expect.kv_heads, "head_dim": expect.head_dim}
+    numbers = expect.kv or {k: v for k, v in {**plain, "sliding_window": window}.items() if v}
+    found = model_of(name, numbers)
     if found:
         assumed.append(f"{name}: from the recipe's expected facts, not locked yet")
     return found

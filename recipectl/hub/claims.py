@@ -28,11 +28,13 @@ def check_published(name: str, model: Model, found: Mapping[str, str]) -> None:
 def check_expected(name: str, model: Model, found: Facts) -> None:
     """What the recipe expects holds in the model's own config and headers. PinError lists every difference."""
     wrong = []
-    for key, expected in model.expect.model_dump(exclude_none=True, exclude={"tensors"}).items():
+    for key, expected in model.expect.model_dump(exclude_none=True, exclude={"tensors", "kv"}).items():
         value = getattr(found, key)
         seen = list(value) if isinstance(value, tuple) else value
         if seen != expected:
             wrong.append(f"{key}: the recipe expects {expected}, the model says {seen}")
+    wrong += [f"kv.{k}: the recipe expects {v}, the model says {found.kv.get(k)}" for k, v in model.expect.kv.items()
+              if found.kv.get(k) != v]  # fmt: skip
     for part, expected in model.expect.tensors.items():
         if found.tensors.get(part) != expected:
             wrong.append(

@@ -39,6 +39,9 @@ class Expect(Strict):
     mask_token_id: int | None = None
     max_positions: int | None = None
     dtype: str | None = None
+    kv: dict[str, int] = Field(
+        default={}, description="what KV geometry needs (see geometry_model), so that it can be shown before the lock"
+    )
     tensors: dict[str, int] = Field(default={}, description="tensor counts: a substring of the name -> how many")
 
 
