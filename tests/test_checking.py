@@ -222,7 +222,7 @@ def test_new_starts_an_author_off(cli: Cli, mine: Path, settings: Settings) -> N
     (mine / "recipes/mine/drafter").mkdir()
     (mine / "recipes/mine/chat.jinja").write_text("{{ messages }}")
     done = cli("new", "yours", "--from", "mine", cwd=mine)
-    assert done.returncode == 0
+    assert done.returncode == 0 and "not copied: the models in drafter, target" in done.stdout
     made = mine / "recipes" / "yours"
     assert sorted(p.name for p in made.iterdir()) == ["chat.jinja", "recipe.yaml"]  # no lock, no weights
     assert cli("check", "yours", cwd=mine).returncode == 0

@@ -31,7 +31,9 @@ def run(settings: Settings, console: Console, *, name: str, from_: str) -> int:
     models = {m.path for m in recipe.models.values() if m.path}
     try:
         if source.file.name == catalog.RECIPE_FILE:
-            shutil.copytree(source.folder, folder, ignore=lambda _, names: {*_LEFT_BEHIND, *models} & {*names})
+            shutil.copytree(
+                source.folder, folder, ignore=lambda _, names: {*_LEFT_BEHIND, "__pycache__", *models} & {*names}
+            )
         write_atomic(folder / catalog.RECIPE_FILE, text)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -41,6 +43,10 @@ def run(settings: Settings, console: Console, *, name: str, from_: str) -> int:
     for finding in checked.findings:
         console.notice("\n".join(finding.lines()))
     console.print(f"{entry.file} is yours to edit, started from {source.name}")
+    if models:
+        console.print(
+            f"not copied: the models in {', '.join(sorted(models))}; put yours there, or name hub repositories"
+        )
     console.print(f"next: change provenance and models, then `recipectl check {name}`")
     console.document({"name": name, "file": str(entry.file), "from": source.name, "errors": checked.count("error")})
     return 0
