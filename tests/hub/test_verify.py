@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import time
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from recipectl.fsio import HashCache
+from recipectl import fsio
+from recipectl.fsio import HashCache, sha256_file
 from recipectl.hub.store import safe_name
 from recipectl.hub.verify import verify_model
 from recipectl.lockfile import LockedFile, LockedModel, tree_digest
@@ -161,3 +163,15 @@ def test_workers_give_results_in_order_and_stop_at_the_first_error() -> None:
     with pytest.raises(ValueError, match="first"):
         run_all(list(range(100)), work, 4, stop)
     assert time.monotonic() - begin < 5 and stop.is_set() and len(started) < 10
+
+
+@pytest.mark.parametrize("size", [0, 1, 4095, 4096, (4 << 20) - 1, 4 << 20, (4 << 20) + 1, (9 << 20) + 5])
+def test_hashes_at_every_edge_of_the_window(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against hashlib on the same bytes, mapped and, where the kernel cannot map, read."""
+    body, path = noise(size), tmp_path / "x"
+    path.write_bytes(body)
+    seen: list[int] = []
+    assert sha256_file(path, seen.append) == hashlib.sha256(body).hexdigest()
+    assert sum(seen) == size
+    monkeypatch.setattr(fsio, "_MADV_POPULATE_READ", 9999)  # a kernel before 5.14 answers EINVAL
+    assert sha256_file(path) == hashlib.sha256(body).hexdigest()
