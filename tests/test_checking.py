@@ -69,7 +69,7 @@ def test_k_8_on_a_block_of_8_ends_with_exit_code_3(cli: Cli, mine: Path) -> None
     place = "recipes/mine/recipe.yaml:26:35: error[K001] lanes.cpu.speculative.k"
     assert done.stdout.splitlines()[:2] == [
         f"{place}: 8 exceeds 7 (dflash: block_size 8 minus 1)",
-        "  fix: set speculative.k to 7 or less",
+        "  fix: set K to 7 or less",
     ]
 
 
@@ -159,7 +159,7 @@ def test_show_prints_the_exact_config_captures_and_every_rule(cli: Cli, mine: Pa
 def test_show_with_another_k_is_held_to_the_rules(cli: Cli, mine: Path) -> None:
     done = cli("show", "mine", "--sm", "cpu", "--k", "8", cwd=mine)
     assert done.returncode == 3
-    assert "K001  FAIL" in done.stdout and "K001 fix: set speculative.k to 7 or less" in done.stdout
+    assert "K001  FAIL" in done.stdout and "K001 fix: set K to 7 or less" in done.stdout
 
 
 def test_show_json_holds_config_and_verdicts(cli: Cli, mine: Path) -> None:

@@ -36,14 +36,14 @@ def k001(case: Case) -> RuleVerdict:
         limit = f"1..{top}" if top else "1 or more"
         return RuleVerdict(
             "K001", "FAIL", f"{k} drafts nothing", seen=f"K {k}", expected=f"K {limit}",
-            fix=f"set speculative.k to {limit}, or method: none to serve without speculation", evidence=evidence,
+            fix=f"set K to {limit}, or method: none to serve without speculation", evidence=evidence,
         )  # fmt: skip
     if spec.method in ("dflash", "dspark") and top is None:
         return case.unknown("K001", "the drafter's block_size", ("speculative", "block_size"))
     if top is not None and k > top:
         return RuleVerdict(
             "K001", "FAIL", f"{k} exceeds {top} ({why})", seen=f"K {k}", expected=f"K <= {top}",
-            fix=f"set speculative.k to {top} or less", evidence=evidence,
+            fix=f"set K to {top} or less", evidence=evidence,
         )  # fmt: skip
     message = f"{k} is within {why}" if top is None else f"{k} <= {top} ({why})"
     return RuleVerdict("K001", "PASS", message, evidence=evidence)
@@ -62,7 +62,7 @@ def k002(case: Case) -> RuleVerdict:
         return RuleVerdict(
             "K002", "FAIL", f"{case.k} breaks the recipe's rule: {wanted}" + _reason(broken), seen=f"K {case.k}",
             expected=f"K {wanted}", evidence=tuple(broken.evidence),
-            fix=f"set speculative.k to {_nearest(case.k, broken, measured)}; "
+            fix=f"set K to {_nearest(case.k, broken, measured)}; "
             f"`--unqualified` runs {case.k} all the same and stamps the receipt",
         )  # fmt: skip
     others = [r for r in rules if r not in binding and not _allows(r, case.k, list(r.k))]

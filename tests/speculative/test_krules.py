@@ -45,7 +45,7 @@ def test_k001_says_how_the_bound_follows() -> None:
     found = verdict("K001", recipe({"speculative": {"k": 8}}))
     assert found.message == "8 exceeds 7 (dflash: block_size 8 minus 1)"
     assert (found.seen, found.expected) == ("K 8", "K <= 7")
-    assert found.fix == "set speculative.k to 7 or less" and found.evidence
+    assert found.fix == "set K to 7 or less" and found.evidence
 
 
 def test_k001_is_never_waived() -> None:
