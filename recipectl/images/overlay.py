@@ -232,7 +232,7 @@ def input_digest(overlay: Overlay, base_digest: str | None, platform: str | None
             "package": [m.base.distribution, m.base.version, m.base.site_packages, m.base.python],
             "families": sorted(m.families),
             "capabilities": sorted(m.capabilities),
-            "patches": [[s.patch.file, s.patch.before, s.patch.after, _text_sha(s.text)] for s in overlay.steps],
+            "patches": [[s.patch.file, s.patch.before, s.patch.after, _diff_sha(s)] for s in overlay.steps],
             "files": sorted([a.file, a.sha256] for a, _ in overlay.added),
             "env": dict(overlay.env),
             "build_args": dict(overlay.build_args),
@@ -241,6 +241,11 @@ def input_digest(overlay: Overlay, base_digest: str | None, platform: str | None
             "license": m.license,
         }
     )
+
+
+def _diff_sha(step: Step) -> str | None:
+    """A foreign file counts by the sha256 that names it, so that fetching it changes nothing."""
+    return step.patch.foreign.sha256 if step.patch.foreign else _text_sha(step.text)
 
 
 def _text_sha(text: str | None) -> str | None:

@@ -24,8 +24,8 @@ from recipectl.lockfile import LockedImage
 from recipectl.settings import Settings
 from tests.docker_engine import engine, free_port, push, registry, site_in_image, vllm_rootfs
 
-pytestmark = [pytest.mark.slow, pytest.mark.docker, pytest.mark.engine, pytest.mark.timeout(1800)]
-BOOT_S = 300
+pytestmark = [pytest.mark.slow, pytest.mark.docker, pytest.mark.engine, pytest.mark.timeout(3000)]
+BOOT_S = 600
 
 
 @dataclass
