@@ -11,7 +11,7 @@ from recipectl.receipts import Subject
 
 
 def seen(result: Result, folder: Path) -> dict[str, Any]:
-    """What a receipt's `seen` holds of a run: the slim result, and where the whole of it lies."""
+    """What a receipt's `seen` holds of a run: the slim result without notes, and where the whole of it lies."""
     return {"bench": _slim(result).model_dump(mode="json", by_alias=True), "folder": str(folder)}
 
 
@@ -32,7 +32,7 @@ def of(seen_: Mapping[str, Any]) -> Result | None:
 
 def _slim(result: Result) -> Result:
     measured = [m.model_copy(update={"blocks": [_block(b) for b in m.blocks]}) for m in result.measured]
-    return result.model_copy(update={"measured": measured})
+    return result.model_copy(update={"measured": measured, "notes": {}})
 
 
 def _block(block: Block) -> Block:

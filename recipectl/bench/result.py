@@ -176,6 +176,7 @@ class Result(Part):
     formulas: dict[str, str] = {}
     measured: list[Measured]
     warnings: list[str] = []
+    notes: dict[str, Json] = Field(default={}, description="licenses, credits, amendments and caveats of what answered")
 
     def dump(self) -> str:
         """As JSON text."""

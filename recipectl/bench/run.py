@@ -53,6 +53,7 @@ class Target:
     lane: str | None = None
     variant: str | None = None
     resolution: str | None = None
+    notes: dict[str, Json] = field(default_factory=dict)
 
 
 def run(
@@ -251,7 +252,7 @@ class Session:
             formulas={**FORMULAS, "aggregate": "tokens of all streams / time, while all streams were live",
                       "acceptance_length": "1 + accepted / drafts, pooled over the block",
                       "step_ms": "1000 x sum(t_last - t_first) / drafts: emitted length over the mean rate"},
-            measured=[self._measured(p) for p in self.protocols], warnings=self.warnings,
+            measured=[self._measured(p) for p in self.protocols], warnings=self.warnings, notes=t.notes,
         )  # fmt: skip
 
     def _measured(self, protocol: Protocol) -> Measured:

@@ -12,6 +12,7 @@ from recipectl.bench import protocol as protocols
 from recipectl.bench.protocol import Protocol
 from recipectl.bench.run import Target
 from recipectl.errors import UsageError
+from recipectl.provenance import UNKNOWN
 from recipectl.receipts import Subject
 from recipectl.recipe.lane import BenchRef
 from recipectl.serving.deployments import Deployment
@@ -58,7 +59,7 @@ def of_url(url: str, model: str | None, api_key: str | None, *, gpu_here: bool) 
         raise UsageError("no credentials in the address", next_step="set RECIPECTL_API_KEY")
     here = parts.hostname in ("localhost", "::1") or parts.hostname.startswith("127.")
     target = Target(url=url.rstrip("/"), model=model, api_key=api_key, shares_cpu=here and not gpu_here,
-                    gpu=here and gpu_here)  # fmt: skip
+                    gpu=here and gpu_here, notes=dict(UNKNOWN))  # fmt: skip
     return Job(target, label=parts.hostname)
 
 
@@ -72,7 +73,7 @@ def of_deployment(
         speculative=dict(plan.speculative or {}), max_num_seqs=_flag(plan.ranks[0].argv, "--max-num-seqs"),
         random_weights=plan.random_weights, shares_cpu=plan.lane == "cpu", gpu=plan.lane != "cpu", log=live.log,
         argv=plan.ranks[0].argv, boot=f"{plan.id}/{live.started}", recipe=plan.recipe, lane=plan.lane,
-        variant=plan.variant, resolution=plan.lock_digest,
+        variant=plan.variant, resolution=plan.lock_digest, notes=dict(plan.notes),
     )  # fmt: skip
     subjects = (Subject("recipe.yaml", plan.recipe_digest), Subject("recipe.lock.yaml", plan.lock_digest))
     return Job(target, plan.name, tuple(refs), folder, subjects)

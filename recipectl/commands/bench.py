@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from recipectl import receipts
+from recipectl import provenance, receipts
 from recipectl.bench import export as exports
 from recipectl.bench import html, receipt, report
 from recipectl.bench import run as bench_run
@@ -83,6 +83,7 @@ def _job(
     key = settings.environ.get("RECIPECTL_API_KEY")
     console.hide(key)
     if url is not None:
+        console.notice(f"license: {provenance.UNKNOWN['unknown']}")
         return of_url(url, model, key, gpu_here=bool(gpus()))
     if model is not None:
         raise UsageError("--model belongs to --url", next_step="a deployment knows its own model name")
@@ -111,7 +112,7 @@ def keep(settings: Settings, result: Result, folder: Path, work: Job) -> Path:
         kind="bench", recipe=result.recipe, lane=result.lane, started=result.started, ended=result.ended,
         subjects=(*work.subjects, *receipt.subjects(sha256_file(folder / RESULT))),
         ran={"argv": result.server.argv, "protocols": {m.protocol.name: m.digest for m in result.measured}},
-        seen=receipt.seen(result, folder), partial=result.partial,
+        seen=receipt.seen(result, folder), notes=result.notes, partial=result.partial,
     )  # fmt: skip
     return write_receipt(settings, made)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from recipectl.commands import notes
 from recipectl.commands.context import Chosen, choose, require_lock, utc_now, write_receipt
 from recipectl.commands.licensing import gate
+from recipectl.commands.models import lane_models, license_subjects
 from recipectl.commands.sm import check_machine
 from recipectl.console import Console
 from recipectl.errors import Interrupted, LicenseError, PinError
@@ -38,7 +41,9 @@ def run(
             console.print(line)
         console.document({**summary.planned(todo), "gate": [vars(r) for r in rows]})
         return 0
-    require_lock(chosen.recipe, chosen.lane_name, chosen.lock, chosen.entry)
+    lock = require_lock(chosen.recipe, chosen.lane_name, chosen.lock, chosen.entry)
+    # The image holds no weights, but it is built to run them.
+    gate(settings, chosen.recipe, license_subjects(chosen, lane_models(chosen, lock)), accept_license)
     if drifted := overlay_drift(overlay, chosen.lock):
         raise PinError(
             f"the lock of {chosen.recipe.name} does not hold for this overlay", on=str(chosen.entry.lock_file),
@@ -91,7 +96,7 @@ def _build(settings: Settings, console: Console, chosen: Chosen, todo: BuildPlan
         ended = utc_now()
         ran = {"engine": engine.version(), "dockerfile": todo.dockerfile, "image": todo.tag}
         receipt = summary.receipt(chosen.recipe.name, chosen.lane_name, todo, built, rows, ran, (started, ended))
-        path = write_receipt(settings, receipt)
+        path = write_receipt(settings, replace(receipt, notes={**receipt.notes, **notes.told(settings, chosen)}))
     for line in summary.lines(todo, built):
         console.print(line)
     console.document({**summary.answer(todo, built, rows), "receipt": str(path) if path else None})

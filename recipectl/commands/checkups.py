@@ -47,7 +47,7 @@ def run_lossless(settings: Settings, console: Console, work: Job, phases: Sequen
             kind="bench", recipe=work.target.recipe, lane=work.target.lane, started=begun, ended=now(),
             subjects=work.subjects,
             ran={"argv": list(work.target.argv), "protocols": {p.name: p.digest for p in chosen}},
-            seen={"losslessness": found.to_json()},
+            seen={"losslessness": found.to_json()}, notes=work.target.notes,
         ),
     )  # fmt: skip
     console.notice(f"receipt: {path}")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from recipectl import experiment, receipts
+from recipectl import experiment, provenance, receipts
 from recipectl.bench.run import now
 from recipectl.commands import launching, stages
+from recipectl.commands import notes as about
 from recipectl.commands.context import write_receipt
 from recipectl.console import Console
 from recipectl.errors import BenchError, RegressionError, UsageError
 from recipectl.experiment import Contract, Outcome
 from recipectl.fsio import write_atomic
+from recipectl.recipe import catalog
 from recipectl.serving import deployments
 from recipectl.settings import Settings
 
@@ -37,7 +40,8 @@ def run(settings: Settings, console: Console, *, file: Path, dry_run: bool) -> i
         console.print(line)
     seen = {"outcomes": [experiment.to_json(o) for o in outcomes], "restored": restored, "folder": str(out),
             "passed": experiment.passed(outcomes)}  # fmt: skip
-    path = write_receipt(settings, _receipt(contract, digest, begun, seen, notes))
+    made = replace(_receipt(contract, digest, begun, seen, notes), notes=_told(settings, contract))
+    path = write_receipt(settings, made)
     console.notice(f"receipt: {path}")
     console.document({"receipt": str(path), "contract_sha256": digest, **seen})
     return verdict(outcomes)
@@ -66,6 +70,14 @@ def _receipt(
         subjects=(receipts.Subject("contract", digest),), ran={"contract": contract.model_dump(mode="json")},
         seen=seen, amendments=[a for o in seen["outcomes"] for a in o["amended"]] + notes,
     )  # fmt: skip
+
+
+def _told(settings: Settings, contract: Contract) -> dict[str, Any]:
+    """Licenses and credits of the lane with its variants, which the arms are."""
+    entry = catalog.find(settings, contract.recipe)
+    recipe = catalog.load(entry)
+    lanes = provenance.lanes_of(recipe, contract.lane)
+    return provenance.block(about.of(settings, recipe, catalog.load_lock(entry), lanes))
 
 
 def _plan(console: Console, contract: Contract, digest: str) -> None:

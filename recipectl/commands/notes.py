@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from recipectl import provenance
-from recipectl.commands.context import choose_family, choose_name
+from recipectl.commands.context import Chosen, choose_family, choose_name
 from recipectl.console import Console
 from recipectl.errors import RecipectlError
 from recipectl.images import overlay_files
@@ -11,6 +14,7 @@ from recipectl.images.overlay import Overlay
 from recipectl.lockfile import Lock
 from recipectl.provenance import cyclonedx, tell
 from recipectl.recipe import catalog
+from recipectl.recipe.lane import Lane
 from recipectl.recipe.schema import Recipe
 from recipectl.settings import Settings
 
@@ -22,8 +26,8 @@ def run(settings: Settings, console: Console, *, name: str | None, sm: str | Non
         console.notice(f"recipe: {name} ({reason})")
     entry = catalog.find(settings, name)
     recipe = catalog.load(entry)
-    lane = choose_family(recipe, sm).name if sm else None
-    notes = of(settings, recipe, catalog.load_lock(entry), lane)
+    lanes = provenance.lanes_of(recipe, choose_family(recipe, sm).name if sm else None)
+    notes = of(settings, recipe, catalog.load_lock(entry), lanes)
     if format_ == "cyclonedx":
         console.document(cyclonedx.bom(notes, settings.hub_endpoint))
     elif format_ == "json":
@@ -36,15 +40,18 @@ def run(settings: Settings, console: Console, *, name: str | None, sm: str | Non
     return 0
 
 
-def of(
-    settings: Settings, recipe: Recipe, lock: Lock | None, lane: str | None = None, variant: str | None = None
-) -> provenance.Notes:
-    """The notes with what the overlays on disk say about themselves: what receipts, images and reports attach."""
-    named = {lane_.engine.overlay for _, lane_ in recipe.all_lanes() if lane_.engine.overlay}
+def told(settings: Settings, chosen: Chosen) -> dict[str, Any]:
+    """The notes of a chosen lane, as plans and receipts carry them."""
+    place = chosen.lane_name + (f"/{chosen.variant}" if chosen.variant else "")
+    return provenance.block(of(settings, chosen.recipe, chosen.lock, [(place, chosen.lane)]))
+
+
+def of(settings: Settings, recipe: Recipe, lock: Lock | None, lanes: Sequence[tuple[str, Lane]]) -> provenance.Notes:
+    """The notes of some lanes of a recipe, with what the overlays on disk say about themselves."""
     overlays: dict[str, Overlay] = {}
-    for overlay in sorted(named):
+    for name in sorted({lane.engine.overlay for _, lane in lanes if lane.engine.overlay}):
         try:
-            overlays[overlay] = overlay_files.load(settings, overlay)
+            overlays[name] = overlay_files.load(settings, name)
         except RecipectlError:
             continue  # told without its patches; `check` and `build` say what is wrong with it
-    return provenance.gather(recipe, lock, lane_name=lane, variant=variant, overlays=overlays)
+    return provenance.gather(recipe, lock, lanes, overlays)

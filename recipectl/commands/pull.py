@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from recipectl.commands.context import Chosen, choose, remember, require_lock
 from recipectl.commands.copying import copy_to_hosts
@@ -41,11 +42,13 @@ def run(
     """Pull the models of the lane, verify them, and with `hosts` copy them there and verify them there too."""
     chosen = choose(settings, console, name, sm, variant=variant, need_lock=False)
     lock = _lock(settings, console, chosen, dry_run, accept_license)
+    chosen = replace(chosen, lock=lock)
     models = {n: m for n, m in lane_models(chosen, lock).items() if only in (None, m.role)}
     gate(settings, chosen.recipe, license_subjects(chosen, models), accept_license)
     cache = HashCache(settings.state_dir / "hashes.json")
     jobs = jobs or min(FILES_AT_ONCE, 2 * default_jobs(chosen.family.unified_memory))
-    puller = Puller(settings, console, cache, lambda: connect(settings, console), jobs)
+    licenses = {m.repo: m.license for m in models.values() if m.repo}
+    puller = Puller(settings, console, cache, lambda: connect(settings, console, licenses), jobs)
     if dry_run:
         plan_images(console, chosen, lock)
         show_plan(console, puller, models)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from recipectl.commands import notes as about
 from recipectl.commands.context import Chosen, write_receipt
 from recipectl.commands.models import folder_of
 from recipectl.console import Console
@@ -48,7 +49,7 @@ def report(
         seen[name] = {"folder": str(folder), "repo": model.repo, "commit": model.commit, "tree": model.tree,
                       "bytes": model.size, "fetched_bytes": fetched, "seconds": round(seconds, 3),
                       "hosts": copies.get(name, [])}  # fmt: skip
-    notes = {"licenses": {n: model.license for n, model in models.items()}}
+    notes = {"licenses": {n: m.license for n, m in models.items()}, **about.told(settings, chosen)}
     receipt = Receipt(
         "pull", chosen.recipe.name, chosen.lane_name, started, ended, notes=notes,
         seen={"models": seen, "images": dict(images)},

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from recipectl import receipts
+from recipectl import provenance, receipts
 from recipectl.bench import files, receipt, report
 from recipectl.bench.result import Result
 from recipectl.commands.context import receipts_dir
@@ -54,7 +54,8 @@ def _read(path: Path) -> tuple[Receipt | None, Result | None]:
         found = receipts.load(path.read_text(), str(path))
     except (OSError, UnicodeDecodeError) as err:
         raise UsageError("the receipt cannot be read", on=str(path), seen=err) from err
-    return found, receipt.of(found.seen)
+    result = receipt.of(found.seen)
+    return found, result.model_copy(update={"notes": dict(found.notes)}) if result else None
 
 
 def _text(found: Receipt | None, result: Result | None, path: Path, format_: str) -> str:
@@ -75,10 +76,12 @@ def _receipt_lines(found: Receipt) -> Iterator[str]:
     what = " ".join(x for x in (found.kind, found.recipe, found.lane) if x)
     yield f"{what}: {found.started} to {found.ended}" + (" (PARTIAL)" if found.partial else "")
     yield from (f"  {s.name}: sha256 {s.sha256}" for s in found.subjects)
-    for title, values in (("ran", found.ran), ("seen", found.seen), ("notes", found.notes)):
+    for title, values in (("ran", found.ran), ("seen", found.seen)):
         shown = {k: v for k, v in values.items() if k not in ("bench", "folder")}
         yield from _tree(title, shown, 1) if shown else ()
     yield from (f"  amendment: {a}" for a in found.amendments)
+    if "bench" not in found.seen:  # a bench result tells them itself
+        yield from (f"  {line}" for line in provenance.summary(found.notes))
 
 
 def _tree(name: str, value: Any, depth: int) -> Iterator[str]:
@@ -99,5 +102,6 @@ def _tree(name: str, value: Any, depth: int) -> Iterator[str]:
 def _plain(found: Receipt | None, result: Result | None) -> dict[str, Any]:
     if found is not None:
         return {"kind": found.kind, "recipe": found.recipe, "lane": found.lane, "started": found.started,
-                "ended": found.ended, "partial": found.partial, "ran": found.ran, "seen": found.seen}  # fmt: skip
+                "ended": found.ended, "partial": found.partial, "ran": found.ran, "seen": found.seen,
+                "notes": found.notes}  # fmt: skip
     return {"kind": "bench", "seen": {"bench": result.model_dump(mode="json", by_alias=True) if result else None}}

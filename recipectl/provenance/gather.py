@@ -61,16 +61,14 @@ class Notes:
 def gather(
     recipe: Recipe,
     lock: Lock | None = None,
-    *,
-    lane_name: str | None = None,
-    variant: str | None = None,
+    lanes: Sequence[tuple[str, Lane]] | None = None,
     overlays: Mapping[str, Overlay] | None = None,
 ) -> Notes:
-    """The notes of a recipe, or of one lane (and variant) of it.
+    """The notes of a recipe, or of some lanes of it, each with its place (see `lanes_of`).
 
     `overlays` are those that could be read, by name; any other is told without its patches.
     """
-    lanes = list(_lanes(recipe, lane_name, variant))
+    lanes = lanes_of(recipe) if lanes is None else lanes
     rows = [row for _, lane in lanes for row in evidence.rows(recipe, lane)]
     unique = {(where, e.source, e.date, e.status, e.note): (where, e) for where, _, e in rows}
     about = recipe.provenance
@@ -83,17 +81,12 @@ def gather(
     )  # fmt: skip
 
 
-def _lanes(recipe: Recipe, lane_name: str | None, variant: str | None) -> Iterator[tuple[str, Lane]]:
-    """(place, lane) of what is asked for: one lane alone, or every lane and variant."""
-    if lane_name is not None and variant is not None:
-        yield f"{lane_name}/{variant}", recipe.lane(lane_name, variant)
-        return
-    for name, lane in recipe.lanes.items():
-        if lane_name in (None, name):
-            yield str(name), lane
-    for name, variants in recipe.variants.items():
-        if lane_name is None:
-            yield from ((f"{name}/{v}", lane) for v, lane in variants.items())
+def lanes_of(recipe: Recipe, name: str | None = None) -> list[tuple[str, Lane]]:
+    """Every lane and variant, or those of one family, by place: `sm121`, `sm121/eager`."""
+    found = [(str(n), lane) for n, lane in recipe.lanes.items() if name in (None, n)]
+    for n, variants in recipe.variants.items():
+        found += [(f"{n}/{v}", lane) for v, lane in variants.items() if name in (None, n)]
+    return found
 
 
 def _parts(

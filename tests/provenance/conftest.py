@@ -6,6 +6,7 @@ import pytest
 
 from recipectl.lockfile import Lock, LockedFile, LockedImage, LockedModel
 from recipectl.recipe import catalog
+from recipectl.recipe.lane import Lane
 from recipectl.recipe.schema import Recipe
 from recipectl.settings import Settings
 
@@ -15,6 +16,11 @@ TARGET, DRAFTER = "a" * 40, "b" * 40
 def recipe(settings: Settings, name: str) -> Recipe:
     """One of the recipes of this repository."""
     return catalog.load(catalog.find(settings, name))
+
+
+def only(of: Recipe, variant: str) -> tuple[str, Lane]:
+    """One variant of the GB10 lane, with its place."""
+    return f"sm121/{variant}", of.lane("sm121", variant)
 
 
 def locked(role: str, repo: str, commit: str, license_: str | None) -> LockedModel:

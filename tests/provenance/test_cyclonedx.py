@@ -17,7 +17,7 @@ from recipectl.recipe import catalog
 from recipectl.recipe.schema import Recipe
 from recipectl.settings import Settings
 from tests.conftest import DATA, ROOT
-from tests.provenance.conftest import DRAFTER, recipe
+from tests.provenance.conftest import DRAFTER, only, recipe
 
 SHIPPED = sorted(p.parent.name for p in (ROOT / "recipes").glob(f"*/{catalog.RECIPE_FILE}"))
 
@@ -58,7 +58,7 @@ def walk(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_with_a_lock_models_carry_commit_files_and_purl(flash: Recipe, flash_lock: Lock) -> None:
-    document = cyclonedx.bom(gather(flash, flash_lock, lane_name="sm121", variant="eager"))
+    document = cyclonedx.bom(gather(flash, flash_lock, [only(flash, "eager")]))
     assert problems(document) == []
     drafter = next(c for c in document["components"] if c["bom-ref"].startswith("drafter:"))
     assert drafter["type"] == "machine-learning-model"

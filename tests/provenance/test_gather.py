@@ -11,7 +11,7 @@ from recipectl.lockfile import Lock
 from recipectl.provenance import Notes, Part, gather
 from recipectl.recipe.schema import Recipe
 from recipectl.settings import Settings
-from tests.provenance.conftest import DRAFTER, TARGET, locked, recipe
+from tests.provenance.conftest import DRAFTER, TARGET, locked, only, recipe
 
 
 def part(notes: Notes, kind: str) -> Part:
@@ -21,7 +21,7 @@ def part(notes: Notes, kind: str) -> Part:
 
 
 def test_a_lane_tells_only_what_it_uses(flash: Recipe) -> None:
-    notes = gather(flash, lane_name="sm121", variant="eager")
+    notes = gather(flash, lanes=[only(flash, "eager")])
     assert [p.kind for p in notes.parts] == ["recipe", "target", "drafter", "image", *["file"] * len(files(notes))]
     assert part(notes, "drafter").used_by == ("sm121/eager",)
 
@@ -31,19 +31,19 @@ def files(notes: Notes) -> list[Part]:
 
 
 def test_without_speculation_no_drafter_is_used_and_nothing_restricts(flash: Recipe) -> None:
-    notes = gather(flash, lane_name="sm121", variant="mtp")
+    notes = gather(flash, lanes=[only(flash, "mtp")])
     assert not [p for p in notes.parts if p.kind == "drafter"]
     assert not [x for p in notes.parts for x in p.obligations if "non-commercial" in x]
 
 
 def test_the_drafter_of_the_flagship_forbids_commerce_and_derivatives(flash: Recipe) -> None:
-    drafter = part(gather(flash, lane_name="sm121", variant="eager"), "drafter")
+    drafter = part(gather(flash, lanes=[only(flash, "eager")]), "drafter")
     assert (drafter.origin, drafter.license) == ("incoai/GLM-5.3-Flash-DFlash2", "CC-BY-NC-ND-4.0")
     assert [o.split(":")[0] for o in drafter.obligations[:2]] == ["non-commercial use only", "no derivatives"]
 
 
 def test_the_lock_names_commit_and_files_and_the_card_beats_the_recipe(flash: Recipe, flash_lock: Lock) -> None:
-    notes = gather(flash, flash_lock, lane_name="sm121", variant="eager")
+    notes = gather(flash, flash_lock, [only(flash, "eager")])
     target, drafter, image = part(notes, "target"), part(notes, "drafter"), part(notes, "image")
     assert (target.version, target.license_from) == (TARGET, "recipe")
     assert (drafter.version, drafter.license, drafter.license_from) == (DRAFTER, "CC-BY-NC-ND-4.0", "card, as locked")
@@ -57,7 +57,7 @@ def test_a_card_that_says_otherwise_is_told_first(flash: Recipe, flash_lock: Loc
     changed = flash_lock.model_copy(
         update={"models": {**flash_lock.models, name: locked("drafter", "incoai/x", DRAFTER, "apache-2.0")}}
     )
-    drafter = part(gather(flash, changed, lane_name="sm121", variant="eager"), "drafter")
+    drafter = part(gather(flash, changed, [only(flash, "eager")]), "drafter")
     assert drafter.license == "Apache-2.0"
     assert drafter.remarks[0] == "LICENSE DIFFERS: the recipe says CC-BY-NC-ND-4.0, the card says apache-2.0"
 

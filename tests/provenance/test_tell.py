@@ -13,7 +13,7 @@ from recipectl.recipe import catalog
 from recipectl.recipe.schema import Recipe
 from recipectl.settings import Settings
 from tests.conftest import ROOT
-from tests.provenance.conftest import recipe
+from tests.provenance.conftest import only, recipe
 
 SHIPPED = sorted(p.parent.name for p in (ROOT / "recipes").glob(f"*/{catalog.RECIPE_FILE}"))
 
@@ -42,7 +42,7 @@ def test_caveats_and_amendments_reach_receipts(settings: Settings) -> None:
 
 
 def test_the_summary_says_what_is_forbidden_and_whom_to_thank(flash: Recipe) -> None:
-    told = summary(block(gather(flash, lane_name="sm121", variant="eager")))
+    told = summary(block(gather(flash, lanes=[only(flash, "eager")])))
     assert "drafter incoai/GLM-5.3-Flash-DFlash2: CC-BY-NC-ND-4.0" in told
     assert any(x.startswith("non-commercial use only") for x in told)
     assert any(x.startswith("no derivatives") for x in told)
