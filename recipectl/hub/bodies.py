@@ -13,7 +13,7 @@ import requests
 import urllib3
 
 from recipectl.errors import HubError
-from recipectl.hub.faults import Where, fault, unreachable
+from recipectl.hub.faults import Where, broken, fault, unreachable
 from recipectl.hub.port import Retry
 
 # Content delivery networks cut answers at 50 GB; a longer file is asked for in pieces.
@@ -53,7 +53,7 @@ class HttpBody:
         try:
             return bytes(self._response.raw.read(amount))
         except (urllib3.exceptions.HTTPError, OSError) as err:
-            raise unreachable(self._endpoint, _reason(err)) from err
+            raise broken(self._endpoint, _reason(err)) from err
 
     def close(self) -> None:
         """Give the connection back, or drop it if bytes are left."""
@@ -70,8 +70,11 @@ class Bodies:
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, requests.adapters.HTTPAdapter(pool_maxsize=connections))
 
-    def open(self, repo: str, commit: str, path: str, start: int = 0, end: int | None = None) -> HttpBody:
-        """The bytes of a file from `start` to `end`. Retry for what may pass, HubError for what will not."""
+    def open(
+        self, repo: str, commit: str, path: str, start: int = 0, end: int | None = None, license: str | None = None
+    ) -> HttpBody:
+        """The bytes of a file from `start` to `end`. Retry for what may pass, HubError for what will not, with the
+        `license` if the repository turns out to be gated."""
         url = f"{self.endpoint}/{repo}/resolve/{commit}/{quote(path)}"
         headers = {"Accept-Encoding": "identity", "User-Agent": "recipectl"}
         if start or end is not None:
@@ -81,7 +84,7 @@ class Bodies:
         except requests.RequestException as err:
             raise unreachable(self.endpoint, _reason(err)) from err
         try:
-            return self._body(response, Where(self.endpoint, repo, commit, path), start)
+            return self._body(response, Where(self.endpoint, repo, commit, path, license), start)
         except BaseException:
             response.close()
             raise
@@ -120,4 +123,5 @@ def _reason(err: BaseException) -> str:
     inner = getattr(err, "reason", None)
     if isinstance(inner, BaseException):
         return _reason(inner)
-    return re.sub(r"<[^<>]*object at 0x[0-9a-f]+>[,:]? ?", "", f"{type(err).__name__}: {err}")
+    text = re.sub(r"<[^<>]*object at 0x[0-9a-f]+>[,:]? ?|HTTPS?ConnectionPool\([^)]*\): ?", "", str(err))
+    return text if text.startswith(type(err).__name__) else f"{type(err).__name__}: {text}"

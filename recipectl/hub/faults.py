@@ -40,8 +40,14 @@ def fault(where: Where, status: int, headers: Mapping[str, str], message: str | 
     return HubError(what, on=str(where), seen=seen, next_step=step)
 
 
+def broken(endpoint: str, reason: object) -> Retry:
+    """A body that stopped before its end: cut, or silent for too long."""
+    step = "check the network, then run it again: it goes on where it stopped"
+    return Retry(HubError("the connection to the hub broke", on=endpoint, seen=reason, next_step=step))
+
+
 def unreachable(endpoint: str, reason: object) -> Retry:
-    """Nobody answers, or the line broke."""
+    """Nobody answers."""
     step = "check the network and HF_ENDPOINT; what is here stays, and complete models are served without the hub"
     return Retry(HubError("the hub cannot be reached", on=endpoint, seen=reason, next_step=step))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from recipectl.errors import HubError
@@ -26,14 +26,24 @@ from huggingface_hub.hf_api import ModelInfo, RepoFile
 
 
 class HuggingFace:
-    """One endpoint with one token (None: anonymous, even where the library would find a token by itself)."""
+    """One endpoint with one token (None: anonymous, even where the library would find a token by itself).
 
-    def __init__(self, endpoint: str, token: str | None, idle_s: float = 30.0, connections: int = 16) -> None:
+    `licenses` is what is known of repositories already, to be shown where one is gated; `resolve` adds to it.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        token: str | None,
+        idle_s: float = 30.0,
+        connections: int = 16,
+        licenses: Mapping[str, str | None] | None = None,
+    ) -> None:
         self.endpoint = endpoint.rstrip("/")
         self._api = HfApi(endpoint=self.endpoint, token=token or False, library_name="recipectl")
         self._bodies = Bodies(self.endpoint, token, idle_s, connections)
         self._idle_s = idle_s
-        self._licenses: dict[str, str | None] = {}
+        self._licenses = dict(licenses or {})
 
     def resolve(self, repo: str, ref: str) -> Resolved:
         """The commit that a ref means now. Works on gated repositories without access, which `files` does not."""
@@ -53,7 +63,7 @@ class HuggingFace:
 
     def open(self, repo: str, commit: str, path: str, start: int = 0, end: int | None = None) -> HttpBody:
         """See `Hub.open`."""
-        return self._bodies.open(repo, commit, path, start, end)
+        return self._bodies.open(repo, commit, path, start, end, self._licenses.get(repo))
 
     @contextmanager
     def _mapped(self, repo: str, ref: str) -> Iterator[None]:
