@@ -12,6 +12,7 @@ from recipectl import lockfile, speculative
 from recipectl.bench import protocol
 from recipectl.commands import notes
 from recipectl.commands.context import Chosen
+from recipectl.commands.overlays import with_overlay
 from recipectl.commands.placing import Where
 from recipectl.console import Console
 from recipectl.errors import PinError, UsageError
@@ -45,7 +46,7 @@ def plan_of(
     drafter = locked_models.get("drafter")
     bound = where.expose or LOOPBACK
     inside = bool(where.places)
-    return compose(
+    plan = compose(
         Order(
             id="-".join(p for p in (chosen.recipe.name, chosen.lane_name, chosen.variant, _stamp()) if p),
             recipe=chosen.recipe, lane_name=chosen.lane_name, lane=lane, variant=chosen.variant,
@@ -62,6 +63,7 @@ def plan_of(
             stamps=tuple(stamps), notes=notes.told(settings, chosen),
         )
     )  # fmt: skip
+    return with_overlay(settings, chosen, plan)
 
 
 def _stamp() -> str:

@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
-from recipectl.errors import PinError
+from recipectl.errors import EngineError, PinError
 from recipectl.fsio import locked, write_json
 from recipectl.images.overlay import Overlay, apply, input_digest, require, sha256
 
 RECORD = "recipectl-overlay.json"
 _SKIPPED = {"__pycache__"}
+_FIND = "import importlib.util as u, pathlib as p, sys; print(p.Path(u.find_spec(sys.argv[1]).origin).parents[1])"
 
 
 def prepare(overlay: Overlay, site_packages: Path, cache_dir: Path) -> Path:
@@ -34,6 +36,20 @@ def prepare(overlay: Overlay, site_packages: Path, cache_dir: Path) -> Path:
             _make(folder, site, wanted, overlay, digest)
         _verify(folder, site, wanted)
     return folder
+
+
+def site_of(python: Path, overlay: Overlay) -> Path:
+    """The folder from which an interpreter imports the overlay's package, found without importing it."""
+    changed = [*overlay.patch_table(), *(entry.file for entry, _ in overlay.added)]
+    name = changed[0].split("/", maxsplit=1)[0]
+    try:
+        done = subprocess.run([python, "-I", "-c", _FIND, name], capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError) as err:
+        raise EngineError(
+            f"the engine's Python has no package {name}", on=str(python), seen=err,
+            next_step="install the engine, or set engine_python in settings.toml",
+        ) from err  # fmt: skip
+    return Path(done.stdout.strip())
 
 
 def _read(path: Path) -> bytes | None:

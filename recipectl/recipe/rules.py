@@ -122,8 +122,8 @@ def _engine(at: At, family: str, lane: Lane) -> Iterator[Said]:
     boxed = engine.image is not None or engine.overlay is not None
     if engine.runtime == "docker" and not boxed:
         yield "R009", here, "runtime docker has neither image nor overlay", "name one, or `runtime: process`"
-    if engine.runtime == "process" and boxed:
-        yield "R009", here, "runtime process uses no image", "remove the image or overlay, or `runtime: docker`"
+    if engine.runtime == "process" and engine.image is not None:  # an overlay patches a copy of the environment
+        yield "R009", here, "runtime process uses no image", "remove the image, or `runtime: docker`"
     wanted = FAMILIES[family].platform
     if engine.image and engine.image.platform and wanted and engine.image.platform != wanted:
         yield (

