@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from recipectl import geometry_report, showing, speculative
+from recipectl import geometry_report, provenance, showing, speculative
+from recipectl.commands import notes
 from recipectl.commands.context import Chosen, choose, choose_name
 from recipectl.commands.previewing import preview
 from recipectl.console import Console
@@ -35,10 +36,13 @@ def run(
     space = geometry_report.for_lane(first.recipe, first.lane, first.lock) if geometry else None
     ranks = preview(settings, first).ranks if argv else ()
     backing = [[evidence_rows.text(row) for row in evidence_rows.rows(c.recipe, c.lane)] for c in chosen]
+    told = [notes.told(settings, c) for c in chosen]
     console.print(f"{first.recipe.name}: {first.recipe.summary}")
     console.print(f"{catalog.shown(first.entry.file)}, license {first.recipe.license}")
-    for one, rows in zip(views, backing, strict=True):
+    for one, rows, known in zip(views, backing, told, strict=True):
         _lane(console, one)
+        for line in provenance.summary(known):
+            console.print(f"  {line}")
         if evidence:
             _table(console, f"evidence: {showing.evidence_status(one.recipe, one.lane)}", EVIDENCE, rows)
     if space:
@@ -50,6 +54,7 @@ def run(
     console.document(
         showing.document(first.entry, first.recipe, views)
         | ({"evidence": [[dict(zip(EVIDENCE, r, strict=True)) for r in rows] for rows in backing]} if evidence else {})
+        | {"notes": told}
         | ({"geometry": geometry_report.to_json(space)} if space else {})
         | ({"argv": [asdict(rank) for rank in ranks]} if argv else {})
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -18,10 +19,20 @@ Row = tuple[str, str, Evidence]
 
 
 def rows(recipe: Recipe, lane: Lane) -> list[Row]:
-    """(place, value it backs, evidence) for the lane and its models, in the order of the schema."""
+    """(place, value it backs, evidence) for the lane and its models, in the order of the schema.
+
+    What has no date of its own was said when its source was.
+    """
     out = [row for name in (lane.target, lane.drafter) if name for row in _of(recipe.models[name], ("models", name))]
     out += list(_of(lane, ()))
-    return out
+    dates = {s.title: s.date for s in recipe.provenance.sources if s.date}
+    return [(place, value, _dated(e, dates)) for place, value, e in out]
+
+
+def _dated(evidence: Evidence, dates: Mapping[str, dt.date]) -> Evidence:
+    """`sfxnz repository: run.sh` is of the source titled `sfxnz repository`."""
+    when = dates.get(evidence.source) or dates.get(evidence.source.split(": ", 1)[0])
+    return evidence if evidence.date or not when else evidence.model_copy(update={"date": when})
 
 
 def text(row: Row) -> tuple[str, str, str, str, str, str]:

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 
 from recipectl.bench import protocol
 from recipectl.checking import check_entry
-from recipectl.recipe import catalog, evidence
+from recipectl.recipe import catalog, evidence, rules
 from recipectl.recipe.lane import Lane
+from recipectl.recipe.parse import parse_document
 from recipectl.settings import Settings
 from tests.recipes import yardstick
 
@@ -50,6 +52,51 @@ def test_every_evidence_leads_to_a_listed_source(name: str) -> None:
     assert not lost
     unused = {t for t in titles if not any(s == t or s.startswith(f"{t}: ") for s in told)}
     assert not unused
+
+
+# A package version, a commit or a blob dates what it holds; pages without a date are named here.
+PINNED = re.compile(r"@[0-9a-f]{7,40}\b|\bblob [0-9a-f]{40}\b|\b\d+\.\d+\.\d+\b")
+UNDATED_PAGES = {"ATOM documentation", "SpecForge draft card"}
+
+
+@pytest.mark.parametrize("name", SOURCED)
+def test_rules_gates_and_published_numbers_name_source_and_date(name: str) -> None:
+    recipe = yardstick.load(name)
+    pinned = {s.title for s in recipe.provenance.sources if PINNED.search(s.where)} | UNDATED_PAGES
+    for where, lane in recipe.all_lanes():
+        judged = [(f"rule {r.k}", r.evidence) for r in lane.speculative.rules]
+        judged += [(f"guard {g.key}", p.evidence) for g in lane.guards for p in g.points]
+        judged += [(f"log {line.pattern}", line.evidence) for line in lane.gates.required_log]
+        judged += [(f"acceptance {n}", a.evidence) for n, a in lane.gates.acceptance.items()]
+        judged += [(f"{b.protocol} {r.phase}", r.evidence) for b in lane.bench for r in b.published]
+        if lane.gates.kv_pool_tokens_min:
+            judged.append(("pool", lane.gates.evidence))
+        assert [what for what, found in judged if not found] == [], where
+        rows = evidence.rows(recipe, lane)
+        loose = {
+            e.source for at, _, e in rows if at.startswith(("speculative", "guards", "gates", "bench")) and not e.date
+        }
+        assert {s for s in loose if s.split(": ", 1)[0] not in pinned} == set(), where
+
+
+def test_a_default_that_rests_on_taken_back_evidence_alone_is_warned_about() -> None:
+    """The E card's "K must be 7" was taken back by its authors; with nothing but it, the default has no ground."""
+    file = yardstick.ROOT / "recipes" / "glm53-flash-dflash2e" / "recipe.yaml"
+    document = parse_document(file.read_text(), str(file))
+    rules.check(document)
+    assert "R006" not in [f.code for f in document.findings]
+    data = yaml.safe_load(file.read_text())
+    spec = data["lanes"]["sm121"]["speculative"]
+    spec["evidence"] = []
+    spec["rules"] = [r for r in spec["rules"] if any(e.get("status") == "retracted" for e in r["evidence"])]
+    spec["rules"] = [
+        {**r, "evidence": [e for e in r["evidence"] if e.get("status") == "retracted"]} for r in spec["rules"]
+    ]
+    assert spec["rules"], "the card's rule is kept with its retraction"
+    document = parse_document(yaml.safe_dump(data, sort_keys=False), "e.yaml")
+    rules.check(document)
+    found = [f for f in document.findings if f.code == "R006"]
+    assert found and found[0].level == "warning" and "2026-09-26" in found[0].message
 
 
 @pytest.mark.parametrize("name", FIELD)
