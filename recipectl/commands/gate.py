@@ -1,18 +1,15 @@
-"""`gate`: run the gates again on a live server."""
+"""`gate`: run the gates again on a live server, once or, with --watch, and then keep looking."""
 
 from __future__ import annotations
 
-from recipectl.commands import gating
+from recipectl.commands import gating, watching
 from recipectl.console import Console
-from recipectl.errors import UsageError
 from recipectl.serving import deployments
 from recipectl.settings import Settings
 
 
 def run(settings: Settings, console: Console, *, name: str | None, watch: bool, every: float) -> int:
     """Gate the one deployment that NAME means; GateError or EngineError where it fails."""
-    if watch:
-        raise UsageError("not built yet", seen="--watch")
     deployment = deployments.pick(settings, name)
     begun = gating.utc()
     results = gating.run_gates(settings, deployment)
@@ -20,6 +17,8 @@ def run(settings: Settings, console: Console, *, name: str | None, watch: bool, 
     gating.show(console, deployment, results)
     gating.judge(settings, deployment, results)
     if deployment.state != "ready":
-        deployment.having(state="ready")
+        deployment = deployment.having(state="ready")
+    if watch:
+        watching.watch(settings, console, deployment, every)
     console.document({"deployment": deployment.id, "receipt": str(receipt), "gates": [vars(r) for r in results]})
     return 0

@@ -35,7 +35,7 @@ class Boot:
         """One more log line at time `now`."""
         text = parse(raw).text.strip()
         if text:
-            self.last_line = text.rsplit("\r", 1)[-1][-160:]
+            self.last_line = text.rsplit("\r", 1)[-1][:120]
         found = classify(raw)
         if found is None:
             return

@@ -99,11 +99,14 @@ class Launch:
                 self._told.add(rank.boot.phase)
                 self._warn(f"rank {rank.handle.rank}: {late}")
             if rank.boot.fatal is not None and now - (rank.boot.fatal_at or now) >= SETTLE_S:
-                raise self._failure("the engine failed while it started", rank)
+                raise self._failure(
+                    f"the engine failed while it started: rank {rank.handle.rank} on {rank.handle.host}", rank
+                )
             ended = self._runtime.exit_of(rank.handle)
             if ended is not None:
                 self._read(now)
-                raise self._failure(f"rank {rank.handle.rank} ended while the engine started: {ended}", rank)
+                where = f"rank {rank.handle.rank} on {rank.handle.host}"
+                raise self._failure(f"{where} ended while the engine started: {ended}", rank)
         if reason := self._floor():
             raise self._failure(f"the boot was aborted: {reason}")
 

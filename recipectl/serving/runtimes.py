@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from recipectl.images.port import ContainerEngine
-from recipectl.serving import hosts
+from recipectl.serving import hosts, tunnel
 from recipectl.serving.deployments import Deployment
 from recipectl.serving.docker import DockerRuntime
 from recipectl.serving.plan import Plan
@@ -25,7 +25,10 @@ def connect(settings: Settings, host: str) -> ContainerEngine:
     """The Docker engine of a host. EngineError if it cannot be reached."""
     from recipectl.images.docker import DockerEngine  # 0.2 s
 
-    return DockerEngine(hosts.parse(host).engine or settings.docker_host)
+    engine = hosts.parse(host).engine or settings.docker_host
+    if engine is not None and engine.startswith("ssh://"):
+        engine = tunnel.local_url(engine)
+    return DockerEngine(engine)
 
 
 def process(settings: Settings, secrets: Mapping[str, str] | None = None) -> ProcessRuntime:

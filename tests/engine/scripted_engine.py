@@ -8,6 +8,7 @@ only. The behaviour comes in ENGINE_SCRIPT, words separated by commas:
   dies-on-request        wrong-model           frozen-counter       other-k            no-mask-line
   garbage                pinned                hot-fault            ignores-sigterm    leaves-child
   wedged                 open-without-key      small-pool           silent-worker
+  dies-in-boot-on-worker  wedges-later (a request hangs 2 s after the gates of `gate` are through)
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 SCRIPT = set(os.environ.get("ENGINE_SCRIPT", "healthy").split(","))
 VERSION = os.environ.get("ENGINE_VERSION", "0.32.0")
+# What one run of the gates asks: counting, counting and prose at once, prose, one at temperature 0.8.
+GATE_REQUESTS = 5
+ANSWERED = [0]
 COUNTS = {"drafts": 0, "draft_tokens": 0, "accepted": 0, "generated": 0, "running": 0}
 POSITIONS = [0] * 16
 LOCK = threading.Lock()
@@ -126,6 +130,9 @@ class Handler(BaseHTTPRequestHandler):
         if not self.allowed():
             self.send(401, '{"error": "Unauthorized"}')
             return
+        ANSWERED[0] += 1
+        if "wedges-later" in SCRIPT and ANSWERED[0] == 2 * GATE_REQUESTS:
+            threading.Timer(2, lambda: COUNTS.update(running=1)).start()
         COUNTS["running"] += 1
         if "wedged" in SCRIPT:
             time.sleep(3600)
@@ -152,7 +159,7 @@ def boot() -> None:
     log(f"Initializing a V1 LLM engine (v{VERSION}) with config: speculative_config=SpeculativeConfig("
         f"method='dflash', num_spec_tokens={REAL_K})")  # fmt: skip
     log("Starting to load model /models/target...")
-    if "dies-in-boot" in SCRIPT:
+    if "dies-in-boot" in SCRIPT or ("dies-in-boot-on-worker" in SCRIPT and "--headless" in sys.argv):
         log("EngineCore failed to start.", "ERROR")
         log("AttributeError: '_OpNamespace' '_vllm_fa2_C' object has no attribute 'varlen_fwd'", "ERROR")
         print("RuntimeError: Engine core initialization failed. See root cause above.", flush=True)

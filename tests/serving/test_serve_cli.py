@@ -240,3 +240,23 @@ def test_bad_models_and_locks_are_refused_before_anything_starts(shop: Shop, wha
     assert done.returncode == 4, done.stderr
     assert done.stderr.count("error[pin]") == 1
     assert shop.status() == [] and not running()
+
+
+def test_the_watch_ends_with_the_reason_when_the_server_dies(shop: Shop) -> None:
+    assert shop.serve().returncode == 0
+    argv = [sys.executable, "-m", "recipectl", "gate", "--watch", "--every", "0.2"]
+    command = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(3)
+    assert command.poll() is None
+    for process in running():
+        process.kill()
+    _, err = command.communicate(timeout=20)
+    assert command.returncode == 7 and "rank 0 on local is gone" in err, err
+
+
+def test_the_watch_ends_when_requests_run_and_nothing_is_generated(shop: Shop) -> None:
+    assert shop.serve("wedges-later").returncode == 0
+    argv = [sys.executable, "-m", "recipectl", "gate", "--watch", "--every", "0.2"]
+    command = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    _, err = command.communicate(timeout=30)
+    assert command.returncode == 8 and "the server is wedged: 1 request(s) run" in err, err
