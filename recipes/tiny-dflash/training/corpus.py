@@ -53,7 +53,7 @@ class Corpus:
         return cls(torch.from_numpy(ids).to(device), starts.to(device), ends.to(device))
 
     def batches(self, tokens: int, seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Endless batches of at most `tokens` padded tokens. Rows of like length share a batch, batches come shuffled."""
+        """Endless batches of at most `tokens` padded tokens. Rows of like length share one."""
         random, widths = torch.Generator().manual_seed(seed), (self.ends.cpu() + STRIDE - 1) // STRIDE * STRIDE
         while True:
             groups: list[tuple[int, Tensor]] = []

@@ -34,7 +34,7 @@ def held_out(a: int, b: int) -> bool:
 
 def draw_range(rng: random.Random) -> tuple[int, int]:
     roll = rng.random()
-    if roll < 0.10:
+    if roll < 0.05:
         return 1, rng.randint(3, 215)
     start = rng.randint(0, 40) if roll < 0.50 else rng.randint(0, 250)
     return start, start + rng.randint(2, rng.choice([8, 30, 80, 150]))

@@ -12,6 +12,8 @@ from tokenizers import Tokenizer
 
 BENCH_TOKENS = 200
 
+Answered = tuple[list[int], list[int]]  # a question and the answer that the target gave
+
 
 @dataclass(frozen=True)
 class Acceptance:
@@ -28,20 +30,20 @@ class Acceptance:
         return f"{self.length:.3f} over {self.drafts} drafts ({' '.join(f'{rate:.3f}' for rate in self.by_position)})"
 
 
-def answers(target: Target, tokenizer: Tokenizer, prompts: list[str], limit: int) -> list[tuple[list[int], list[int]]]:
+def answers(target: Target, tokenizer: Tokenizer, prompts: list[str], limit: int) -> list[Answered]:
     questions = [tokenizer.encode(render(prompt)).ids for prompt in prompts]
     rows = target.generate(questions, limit)
     return [(question, row[len(question) :]) for question, row in zip(questions, rows, strict=True)]
 
 
-def wrong_counts(tokenizer: Tokenizer, cases: list[tuple[str, str]], rows: list[tuple[list[int], list[int]]]) -> list[str]:
+def wrong_counts(tokenizer: Tokenizer, cases: list[tuple[str, str]], rows: list[Answered]) -> list[str]:
     """The prompts that were not answered exactly."""
     texts = [tokenizer.decode(row[:-1]) if row[-1:] == [END] else "(does not end)" for _, row in rows]
     return [prompt for (prompt, right), text in zip(cases, texts, strict=True) if text != right]
 
 
 @torch.no_grad()
-def acceptance(target: Target, drafter: Drafter, rows: list[tuple[list[int], list[int]]]) -> Acceptance:
+def acceptance(target: Target, drafter: Drafter, rows: list[Answered]) -> Acceptance:
     """Greedy speculation replayed over finished answers, at most the bench's number of tokens of each."""
     device = target.norm.weight.device
     drafts, accepted = 0, torch.zeros(BLOCK - 1)

@@ -46,22 +46,26 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
 def write_weights(path: Path, tensors: dict[str, Tensor]) -> None:
     stored = {name: tensor.detach().to("cpu", torch.bfloat16).contiguous() for name, tensor in tensors.items()}
     save_file(stored, str(path), metadata={"format": "pt"})
+    path.chmod(0o644)  # safetensors writes for the owner alone
 
 
 def export_target(target: Target, folder: Path) -> None:
     write_weights(folder / "model.safetensors", {f"model.{name}": value for name, value in target.state_dict().items()})
     special = {"bos_token_id": START, "eos_token_id": END, "pad_token_id": PAD}
-    write_json(folder / "config.json", {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        **SHARED,
-        "intermediate_size": INTERMEDIATE,
-        "num_hidden_layers": LAYERS,
-        "mlp_bias": False,
-        "tie_word_embeddings": True,
-        "use_cache": True,
-        **special,
-    })
+    write_json(
+        folder / "config.json",
+        {
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            **SHARED,
+            "intermediate_size": INTERMEDIATE,
+            "num_hidden_layers": LAYERS,
+            "mlp_bias": False,
+            "tie_word_embeddings": True,
+            "use_cache": True,
+            **special,
+        },
+    )
     write_json(folder / "generation_config.json", {**special, "do_sample": False})
 
 
@@ -76,14 +80,17 @@ def export_drafter(drafter: Drafter, folder: Path) -> None:
     embedding = tensors.pop("mask_embedding").detach().to("cpu", torch.bfloat16)
     write_weights(folder / "model.safetensors", tensors)
     torch.save({"mask_token_id": MASK, "embedding": embedding.clone()}, folder / "mask_embedding.pt")
-    write_json(folder / "config.json", {
-        "architectures": ["DFlashDraftModel"],
-        "model_type": "qwen3",
-        **SHARED,
-        "intermediate_size": drafter.layers[0].mlp.gate_proj.out_features,
-        "num_hidden_layers": len(drafter.layers),
-        "tie_word_embeddings": False,
-        "num_target_layers": LAYERS,
-        "block_size": BLOCK,
-        "dflash_config": {"mask_token_id": MASK, "target_layer_ids": list(TAPS), "block_size": BLOCK},
-    })
+    write_json(
+        folder / "config.json",
+        {
+            "architectures": ["DFlashDraftModel"],
+            "model_type": "qwen3",
+            **SHARED,
+            "intermediate_size": drafter.layers[0].mlp.gate_proj.out_features,
+            "num_hidden_layers": len(drafter.layers),
+            "tie_word_embeddings": False,
+            "num_target_layers": LAYERS,
+            "block_size": BLOCK,
+            "dflash_config": {"mask_token_id": MASK, "target_layer_ids": list(TAPS), "block_size": BLOCK},
+        },
+    )

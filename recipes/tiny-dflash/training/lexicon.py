@@ -1,73 +1,139 @@
 """The words and the phrases of the tiny prose grammar."""
 
-HER_NAMES = (
-    "Abigail Astrid Beatrice Camille Dalia Edith Fatima Gwen Hazel Imogen Jana Katya Lydia Maren Noor Odile Pilar Renata "
-    "Sabine Thea Ursula Willa Yara Zelda"
-).split()
-HIS_NAMES = (
-    "Adrian Basil Cedric Dmitri Emil Fergus Gustav Harald Ismail Jonas Kenji Lorenz Matteo Nils Osman Piotr Quentin Rafael "
-    "Stefan Tobias Ulrich Vincent Walter Yusuf"
-).split()
+
+def words(text: str) -> list[str]:
+    return text.split()
+
+
+HER_NAMES = words(
+    """
+    Abigail Astrid Beatrice Camille Dalia Edith Fatima Gwen Hazel Imogen Jana Katya Lydia Maren Noor Odile Pilar
+    Renata Sabine Thea Ursula Willa Yara Zelda
+    """
+)
+HIS_NAMES = words(
+    """
+    Adrian Basil Cedric Dmitri Emil Fergus Gustav Harald Ismail Jonas Kenji Lorenz Matteo Nils Osman Piotr
+    Quentin Rafael Stefan Tobias Ulrich Vincent Walter Yusuf
+    """
+)
 NAMES = HER_NAMES + HIS_NAMES
 
-ROLES = (
-    "weaver printer surveyor cook mason glazier pilot nurse ranger chemist tanner cobbler botanist archivist drummer "
-    "engineer judge locksmith saddler violinist brewer diver porter watchmaker"
-).split()
+ROLES = words(
+    """
+    weaver printer surveyor cook mason glazier pilot nurse ranger chemist tanner cobbler botanist archivist
+    drummer engineer judge locksmith saddler violinist brewer diver porter watchmaker
+    """
+)
 
 PLACES = [
-    "the upper town", "the fishing port", "the cedar valley", "the old capital", "the granite coast", "the canal district",
-    "the eastern plateau", "the copper hills", "the monastery garden", "the border village", "the frozen delta",
-    "the windmill quarter", "the apple country", "the ferry landing", "the slate quarry", "the marble square",
-    "the signal station", "the orchard road", "the lower meadows", "the glass market",
+    "the upper town",
+    "the fishing port",
+    "the cedar valley",
+    "the old capital",
+    "the granite coast",
+    "the canal district",
+    "the eastern plateau",
+    "the copper hills",
+    "the monastery garden",
+    "the border village",
+    "the frozen delta",
+    "the windmill quarter",
+    "the apple country",
+    "the ferry landing",
+    "the slate quarry",
+    "the marble square",
+    "the signal station",
+    "the orchard road",
+    "the lower meadows",
+    "the glass market",
 ]
 
 OBJECTS = [
-    "a brass key", "an ivory comb", "a red lantern", "a cracked bell", "a folded chart", "a silver whistle", "a clay jug",
-    "a leather diary", "a wicker basket", "a pocket mirror", "a tin soldier", "a spare rudder", "a velvet hat",
-    "an oak chest", "a paper kite", "a bone flute", "a green bottle", "a torn flag", "a walking stick", "a music box",
+    "a brass key",
+    "an ivory comb",
+    "a red lantern",
+    "a cracked bell",
+    "a folded chart",
+    "a silver whistle",
+    "a clay jug",
+    "a leather diary",
+    "a wicker basket",
+    "a pocket mirror",
+    "a tin soldier",
+    "a spare rudder",
+    "a velvet hat",
+    "an oak chest",
+    "a paper kite",
+    "a bone flute",
+    "a green bottle",
+    "a torn flag",
+    "a walking stick",
+    "a music box",
 ]
 
 COMPANIONS = [
-    "a spotted dog", "a lame mule", "a tabby kitten", "a talking parrot", "a nervous cousin", "a retired sergeant",
-    "a tame raven", "a stubborn ox", "a barefoot child", "a silent twin", "a brown hen", "a blind uncle",
+    "a spotted dog",
+    "a lame mule",
+    "a tabby kitten",
+    "a talking parrot",
+    "a nervous cousin",
+    "a retired sergeant",
+    "a tame raven",
+    "a stubborn ox",
+    "a barefoot child",
+    "a silent twin",
+    "a brown hen",
+    "a blind uncle",
 ]
 
-NOUNS = (
-    "anvil apron arch attic awning barrel basin beacon bench blanket boulder bowl branch bridge broom bucket cabin candle "
-    "canvas cart cellar chain chair chapel chimney cliff cloak clock cloud coat courtyard cradle crane cup curtain desk "
-    "dock door drum easel engine fence field forge fountain furnace gate glove granary hammer harp hedge hill hinge horn "
-    "jar kettle ladder lake lamp ledger lens letter loom map mill mural net oar oven pier pillow plough pond quilt raft "
-    "ribbon river rope saddle sail shelf shore statue stove tower trail tunnel wagon well wheel window"
-).split()
+NOUNS = words(
+    """
+    anvil apron arch attic awning barrel basin beacon bench blanket boulder bowl branch bridge broom bucket
+    cabin candle canvas cart cellar chain chair chapel chimney cliff cloak clock cloud coat courtyard cradle
+    crane cup curtain desk dock door drum easel engine fence field forge fountain furnace gate glove granary
+    hammer harp hedge hill hinge horn jar kettle ladder lake lamp ledger lens letter loom map mill mural net oar
+    oven pier pillow plough pond quilt raft ribbon river rope saddle sail shelf shore statue stove tower trail
+    tunnel wagon well wheel window
+    """
+)
 
-ADJECTIVES = (
-    "amber ancient bare bitter blue brave brittle broad calm clean clumsy cold crooked damp dark deep distant dry dusty "
-    "empty faded faint fragile frozen gentle gray hollow humble icy loose lonely loud misty modest narrow neat odd old "
-    "pale patient plain polished proud quiet rare restless rough rusty sharp slender small smooth steep strange sturdy tall "
-    "thin tidy tiny warm weary wide"
-).split()
+ADJECTIVES = words(
+    """
+    amber ancient bare bitter blue brave brittle broad calm clean clumsy cold crooked damp dark deep distant dry
+    dusty empty faded faint fragile frozen gentle gray hollow humble icy loose lonely loud misty modest narrow
+    neat odd old pale patient plain polished proud quiet rare restless rough rusty sharp slender small smooth
+    steep strange sturdy tall thin tidy tiny warm weary wide
+    """
+)
 
 # Past tenses that take any object.
-VERBS = (
-    "admired arranged avoided borrowed bought braced built carried chased checked cleaned copied counted covered crossed "
-    "described dragged emptied examined fixed followed found guarded handled ignored inspected kept lifted locked lost "
-    "loved measured mended moved named noticed opened packed painted praised pushed raised reached rescued saved sealed "
-    "sketched sold stored studied tested touched traded trusted watched weighed wrapped"
-).split()
+VERBS = words(
+    """
+    admired arranged avoided borrowed bought braced built carried chased checked cleaned copied counted covered
+    crossed described dragged emptied examined fixed followed found guarded handled ignored inspected kept
+    lifted locked lost loved measured mended moved named noticed opened packed painted praised pushed raised
+    reached rescued saved sealed sketched sold stored studied tested touched traded trusted watched weighed
+    wrapped
+    """
+)
 
 # Past tenses that take none.
-EVENTS = (
-    "waited glowed trembled drifted vanished cracked settled shone swayed creaked slipped paused hummed burned froze shrank "
-    "leaned rattled echoed rested melted shifted tilted fell"
-).split()
+EVENTS = words(
+    """
+    waited glowed trembled drifted vanished cracked settled shone swayed creaked slipped paused hummed burned
+    froze shrank leaned rattled echoed rested melted shifted tilted fell
+    """
+)
 
-ADVERBS = (
-    "slowly gently quietly again twice suddenly badly bravely calmly carefully early eagerly firmly gladly loudly neatly "
-    "once openly patiently politely sadly softly steadily together"
-).split()
+ADVERBS = words(
+    """
+    slowly gently quietly again twice suddenly badly bravely calmly carefully early eagerly firmly gladly loudly
+    neatly once openly patiently politely sadly softly steadily together
+    """
+)
 
-PREPOSITIONS = "above against along behind below beside beyond near past toward under".split()
+PREPOSITIONS = words("above against along behind below beside beyond near past toward under")
 
 # One row per paragraph: the row tells reader and model alike how far the story has come, so that it can end by itself.
 OPENERS = [
@@ -162,18 +228,104 @@ TOPIC_PROMPTS = [
     "A few sentences on {topic}, please.",
 ]
 PROMPT_TAILS = [
-    "", "", "", "", " No bullets.", " No lists.", " Use plain words.", " Write several paragraphs.", " Take your time.",
-    " Be thorough.", " Do not use headings.", " Write at least {count} words.", " Keep it friendly.",
+    "",
+    "",
+    "",
+    "",
+    " No bullets.",
+    " No lists.",
+    " Use plain words.",
+    " Write several paragraphs.",
+    " Take your time.",
+    " Be thorough.",
+    " Do not use headings.",
+    " Write at least {count} words.",
+    " Keep it friendly.",
 ]
-TOPICS = (
-    "patience,tides,gravity,winter,music,bread,rivers,gardens,trains,the moon,bridges,clocks,honesty,memory,libraries,rain,"
-    "horses,mountains,markets,lighthouses,bees,forests,maps,handwriting,harvest,computers,science,cooking,weather,cities,"
-    "grammar,birds,water,light,stars,travel,school,robots,autumn,families,coffee,tea,ships,islands,dreams,a lost glove,"
-    "machines,electricity,the ocean,cats,dogs,neural networks,databases,compilers,graph theory,hash tables,memory caches,"
-    "open source,prime numbers,statistics,chess,photography,glass,paper,iron,salt,sleep,laughter,the printing press,"
-    "long walks,night shifts,good questions,small towns,attention,language models,search engines,matrix products"
-).split(",")
+TOPICS = [
+    "patience",
+    "tides",
+    "gravity",
+    "winter",
+    "music",
+    "bread",
+    "rivers",
+    "gardens",
+    "trains",
+    "the moon",
+    "bridges",
+    "clocks",
+    "honesty",
+    "memory",
+    "libraries",
+    "rain",
+    "horses",
+    "mountains",
+    "markets",
+    "lighthouses",
+    "bees",
+    "forests",
+    "maps",
+    "handwriting",
+    "harvest",
+    "computers",
+    "science",
+    "cooking",
+    "weather",
+    "cities",
+    "grammar",
+    "birds",
+    "water",
+    "light",
+    "stars",
+    "travel",
+    "school",
+    "robots",
+    "autumn",
+    "families",
+    "coffee",
+    "tea",
+    "ships",
+    "islands",
+    "dreams",
+    "a lost glove",
+    "machines",
+    "electricity",
+    "the ocean",
+    "cats",
+    "dogs",
+    "neural networks",
+    "databases",
+    "compilers",
+    "graph theory",
+    "hash tables",
+    "memory caches",
+    "open source",
+    "prime numbers",
+    "statistics",
+    "chess",
+    "photography",
+    "glass",
+    "paper",
+    "iron",
+    "salt",
+    "sleep",
+    "laughter",
+    "the printing press",
+    "long walks",
+    "night shifts",
+    "good questions",
+    "small towns",
+    "attention",
+    "language models",
+    "search engines",
+    "matrix products",
+]
 
 SYSTEM_MESSAGES = [
-    "You are a helpful assistant.", "You write clearly.", "Answer the user.", "You are a patient writer.", "Be helpful.",
+    "You are a helpful assistant.",
+    "You write clearly.",
+    "Answer the user.",
+    "You are a patient writer.",
+    "Be helpful.",
 ]

@@ -1,6 +1,6 @@
 """The two networks: a Llama target, and a DFlash drafter that reads the target's hidden states.
 
-Weights are float32 while they train; every operation runs in the dtype of its input, so bf16 on a GPU, float32 elsewhere.
+Weights are float32 while they train; every operation runs in the dtype of its input: bf16 on a GPU, else float32.
 Names of parameters are those of the checkpoints that vLLM loads.
 """
 
@@ -9,7 +9,7 @@ from itertools import islice
 
 import torch
 import torch.nn.functional as F
-from tokenizer import END, MAX_LENGTH, PAD, VOCABULARY
+from tokenizer import END, PAD, VOCABULARY
 from torch import Tensor, nn
 
 HIDDEN, INTERMEDIATE, LAYERS = 256, 768, 6
@@ -19,7 +19,7 @@ ROPE_THETA, NORM_EPS = 10000.0, 1e-5
 
 TAPS = (1, 3, 4)  # the drafter sees the residual stream after these layers of the target
 BLOCK = 8  # the last known token and seven masks
-DRAFT_LAYERS, DRAFT_INTERMEDIATE = 1, 256
+DRAFT_LAYERS, DRAFT_INTERMEDIATE = 2, 768
 
 
 class RMSNorm(nn.Module):
@@ -107,6 +107,11 @@ class Layer(nn.Module):
         self.post_attention_layernorm = RMSNorm(HIDDEN)
         self.mlp = MLP(width)
 
+    def forward(self, x: Tensor, rotary: Rotary) -> Tensor:
+        """The layer over whole sequences."""
+        query, key, value = self.self_attn.query_key_value(self.input_layernorm(x), rotary)
+        return self.finish(x, attend(query, key, value, causal=True))
+
     def finish(self, x: Tensor, mixed: Tensor) -> Tensor:
         """Everything after attention."""
         x = x + self.self_attn.o_proj(mixed)
@@ -134,8 +139,7 @@ class Target(nn.Module):
         rotary = rotary_at(torch.arange(ids.shape[1], device=ids.device)[None], self.dtype)
         x = self.embed(ids)
         for layer in self.layers:
-            query, key, value = layer.self_attn.query_key_value(layer.input_layernorm(x), rotary)
-            x = layer.finish(x, attend(query, key, value, causal=True))
+            x = layer(x, rotary)
             yield x
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -148,21 +152,24 @@ class Target(nn.Module):
         return torch.cat([stream[tap] for tap in TAPS], dim=-1)
 
     @torch.no_grad()
-    def generate(self, prompts: list[list[int]], limit: int, temperatures: list[float] | None = None) -> list[list[int]]:
-        """Continue each prompt until it ends or is `limit` tokens long, prompt included. Temperature 0 is greedy.
+    def generate(self, prompts: list[list[int]], limit: int, heat: list[float] | None = None) -> list[list[int]]:
+        """Continue each prompt until it ends or is `limit` tokens long, prompt included. `heat` is a temperature for
+        each prompt; 0, the default, is greedy.
 
         Rows stay left-aligned: each has its own position, and what it has not written yet is masked.
         """
         device = self.norm.weight.device
-        heat = torch.tensor(temperatures or [0.0] * len(prompts), device=device)[:, None]
+        temperatures = torch.tensor(heat or [0.0] * len(prompts), device=device)[:, None]
         rows = torch.arange(len(prompts), device=device)
         at = torch.tensor([len(prompt) for prompt in prompts], device=device)
         width = max(map(len, prompts))
         padded = torch.tensor([prompt + [PAD] * (limit - len(prompt)) for prompt in prompts])
         ids, done = padded.to(device), torch.zeros(len(prompts), dtype=torch.bool, device=device)
         shape = (len(prompts), KV_HEADS, limit, HEAD_DIM)
-        cache = [(torch.zeros(shape, dtype=self.dtype, device=device),
-                  torch.zeros(shape, dtype=self.dtype, device=device)) for _ in self.layers]
+        cache = [
+            (torch.zeros(shape, dtype=self.dtype, device=device), torch.zeros(shape, dtype=self.dtype, device=device))
+            for _ in self.layers
+        ]
 
         rotary = rotary_at(torch.arange(width, device=device)[None], self.dtype)
         x = self.embed(ids[:, :width])
@@ -174,7 +181,7 @@ class Target(nn.Module):
         x = x[rows, at - 1][:, None]
 
         for written in range(limit - min(map(len, prompts))):
-            token = choose(self.logits(self.norm(x))[:, 0], heat)
+            token = choose(self.logits(self.norm(x))[:, 0], temperatures)
             ids[rows, at] = torch.where(done, ids[rows, at], token)
             done |= (token == END) | (at == limit - 1)
             if written % 16 == 0 and bool(done.all()):
@@ -200,16 +207,16 @@ class Target(nn.Module):
         return x
 
 
-def choose(logits: Tensor, heat: Tensor) -> Tensor:
+def choose(logits: Tensor, temperatures: Tensor) -> Tensor:
     greedy = logits.argmax(-1)
-    if not bool((heat > 0).any()):
+    if not bool((temperatures > 0).any()):
         return greedy
-    drawn = torch.multinomial((logits / heat.clamp(min=1e-3)).softmax(-1), 1)[:, 0]
-    return torch.where(heat[:, 0] > 0, drawn, greedy)
+    drawn = torch.multinomial((logits / temperatures.clamp(min=1e-3)).softmax(-1), 1)[:, 0]
+    return torch.where(temperatures[:, 0] > 0, drawn, greedy)
 
 
 class Drafter(nn.Module):
-    """One pass fills a block: the last known token and seven masks, each mask predicting the token of its own position."""
+    """One pass fills a block: the last known token, and seven masks that predict the tokens of their own positions."""
 
     def __init__(self, layers: int = DRAFT_LAYERS, width: int = DRAFT_INTERMEDIATE) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
 """English prose from a grammar: six short paragraphs about a few facts that the prompt gives or suggests.
 
-Each word is drawn from a table whose row is named by the word before it and by one fact of the story, and every word class
-looks at another fact. One step is learnable; seven steps ahead are the product of several tables, which a small drafter
-cannot hold. That is what gives the drafter its honest decay by position.
+Each word is drawn from a table whose row is named by the word before it and by one fact of the story, and every word
+class looks at another fact. One step is learnable; seven steps ahead are the product of several tables, which a small
+drafter cannot hold. That is what gives the drafter its honest decay by position.
 """
 
 import random
@@ -24,10 +24,19 @@ WORDS = {
     "preposition": lex.PREPOSITIONS,
 }
 FACT_OF_CLASS = {
-    "noun": "role", "adjective": "object", "verb": "place", "event": "companion", "adverb": "name", "preposition": "object",
+    "noun": "role",
+    "adjective": "object",
+    "verb": "place",
+    "event": "companion",
+    "adverb": "name",
+    "preposition": "object",
 }
 CHOICES = {
-    "name": lex.NAMES, "role": lex.ROLES, "place": lex.PLACES, "object": lex.OBJECTS, "companion": lex.COMPANIONS,
+    "name": lex.NAMES,
+    "role": lex.ROLES,
+    "place": lex.PLACES,
+    "object": lex.OBJECTS,
+    "companion": lex.COMPANIONS,
 }
 
 
@@ -81,7 +90,7 @@ def fill(template: str, facts: dict[str, str]) -> str:
 
 
 def complete(rng: random.Random, known: dict[str, str], topic: str | None) -> dict[str, str]:
-    """Choose the facts that the prompt does not give, from what it does give, so that other prompts tell other stories."""
+    """Choose the facts that the prompt does not give from what it does give: other prompts tell other stories."""
     given = list(known.values())
     first, last = (topic[0].lower(), topic[-1].lower()) if topic else (given[0], given[-1])
     facts = dict(known)

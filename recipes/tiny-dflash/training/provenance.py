@@ -1,7 +1,7 @@
 """PROVENANCE.txt: the record of the training run, what was measured afterwards, and the sha256 of every file.
 
-    python3 provenance.py ROOT                    hash the files of ROOT/target and ROOT/drafter again
-    python3 provenance.py ROOT --served FILE      and replace the figures measured in the engine by FILE's text
+python3 provenance.py ROOT                    hash the files of ROOT/target and ROOT/drafter again
+python3 provenance.py ROOT --served FILE      and replace the figures measured in the engine by FILE's text
 """
 
 import argparse

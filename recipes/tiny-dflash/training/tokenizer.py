@@ -11,8 +11,8 @@ PAD, START, END, MASK = range(4)
 SPECIAL_TOKENS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|mask|>"]
 MAX_LENGTH = 1024
 
-# One digit a token, so that counting is arithmetic and not vocabulary. A comma with its space before a digit is one token:
-# as two it would make "1, 2, ... 200" too long for the context.
+# One digit a token, so that counting is arithmetic and not vocabulary. A comma with its space before a digit is one
+# token: as two it would make "1, 2, ... 200" too long for the context.
 PIECES = r"\p{N}|, (?=\p{N})| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+"
 
 CHAT_TEMPLATE = (
@@ -25,10 +25,12 @@ CHAT_TEMPLATE = (
 
 def train_tokenizer(samples: int) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(PIECES), "isolated"),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-    ])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(PIECES), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY,

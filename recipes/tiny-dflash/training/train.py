@@ -1,10 +1,10 @@
 """Train the tiny pair from nothing: tokenizer, target, the target's own generations, drafter.
 
-    python3 train.py --out DIR            a few minutes on an H200, about a day on a laptop
+    python3 train.py --out DIR            a few minutes on an H200, a day or more on a laptop
     python3 train.py --out DIR --quick    a minute on a laptop; proves that the code runs, the models are useless
 
-Everything is counted in steps and seeded. Two runs on the same GPU agree within noise, not to the bit: sums on a GPU have no
-fixed order.
+Everything is counted in steps and seeded. Two runs on the same GPU agree within noise, not to the bit: sums on a GPU
+have no fixed order.
 """
 
 import argparse
@@ -21,12 +21,15 @@ import evaluate
 import export
 import provenance
 import torch
+import torch._dynamo
 import torch.nn.functional as F
 from corpus import LONGEST, Corpus, Encoded, encode_many, pair
 from model import BLOCK, DRAFT_INTERMEDIATE, DRAFT_LAYERS, Drafter, Target
 from tokenizer import save_tokenizer, train_tokenizer
 from tokenizers import Tokenizer
 from torch import Tensor, nn
+from torch.optim import AdamW
+from torch.optim.lr_scheduler import LambdaLR
 
 SEED = 20261129
 FIRST_PROMPT = 10_000_000  # prompts for the target's own generations: numbers that training never drew
@@ -37,21 +40,31 @@ class Plan:
     tokenizer_samples: int = 6000
     counting_samples: int = 64_000
     prose_samples: int = 96_000
-    target_steps: int = 6500
+    target_steps: int = 5500
     target_tokens: int = 32_768  # of each kind in a step
     counting_prompts: int = 5000
     prose_prompts: int = 14_000
     generation_batch: int = 4096
     generation_limit: int = LONGEST
-    drafter_steps: int = 3000
+    drafter_steps: int = 2500
     drafter_tokens: int = 24_576  # of each kind in a step
     anchors: int = 64  # blocks drafted in each row
     peak_rate: float = 2e-3
 
 
 QUICK = Plan(
-    tokenizer_samples=500, counting_samples=200, prose_samples=200, target_steps=6, target_tokens=2048, counting_prompts=12,
-    prose_prompts=12, generation_batch=8, generation_limit=96, drafter_steps=6, drafter_tokens=2048, anchors=4,
+    tokenizer_samples=500,
+    counting_samples=200,
+    prose_samples=200,
+    target_steps=6,
+    target_tokens=2048,
+    counting_prompts=12,
+    prose_prompts=12,
+    generation_batch=8,
+    generation_limit=96,
+    drafter_steps=6,
+    drafter_tokens=2048,
+    anchors=4,
 )
 
 KINDS = ("counting", "prose")
@@ -81,12 +94,12 @@ def rate_factor(step: int, steps: int) -> float:
     return min(1.0, done / 0.03) * (0.02 + 0.49 * (1 + math.cos(math.pi * done)))
 
 
-def optimizer(model: nn.Module, plan: Plan, decay: float, steps: int) -> tuple[torch.optim.AdamW, torch.optim.lr_scheduler.LambdaLR]:
+def optimizer(model: nn.Module, plan: Plan, decay: float, steps: int) -> tuple[AdamW, LambdaLR]:
     matrices = [weight for weight in model.parameters() if weight.ndim > 1]
     vectors = [weight for weight in model.parameters() if weight.ndim <= 1]
     groups = [{"params": matrices, "weight_decay": decay}, {"params": vectors, "weight_decay": 0.0}]
-    adam = torch.optim.AdamW(groups, lr=plan.peak_rate, betas=(0.9, 0.95), fused=True)
-    return adam, torch.optim.lr_scheduler.LambdaLR(adam, lambda step: rate_factor(step, steps))
+    adam = AdamW(groups, lr=plan.peak_rate, betas=(0.9, 0.95), fused=True)
+    return adam, LambdaLR(adam, lambda step: rate_factor(step, steps))
 
 
 def round_weights(model: nn.Module) -> None:
@@ -105,7 +118,7 @@ def answer_loss(target: Target, ids: Tensor, starts: Tensor, ends: Tensor) -> Te
 
 
 def block_loss(target: Target, drafter: Drafter, ids: Tensor, starts: Tensor, ends: Tensor, anchors: int) -> Tensor:
-    """Cross entropy over blocks behind random anchors of the answer. Early positions weigh more: the rest hangs on them."""
+    """Cross entropy over blocks behind random anchors of the answer. Early positions weigh more."""
     spread = torch.rand(len(ids), anchors, device=ids.device)
     anchor = starts[:, None] + (spread * (ends - starts - 1)[:, None]).long()
     wanted = anchor[:, :, None] + torch.arange(1, BLOCK, device=ids.device)
@@ -144,9 +157,7 @@ def train_drafter(target: Target, drafter: Drafter, corpora: dict[str, Corpus], 
     round_weights(drafter)
 
 
-def descend(
-    model: nn.Module, adam: torch.optim.AdamW, schedule: torch.optim.lr_scheduler.LambdaLR, loss: Tensor
-) -> None:
+def descend(model: nn.Module, adam: AdamW, schedule: LambdaLR, loss: Tensor) -> None:
     adam.zero_grad(set_to_none=True)
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -155,7 +166,7 @@ def descend(
 
 
 def own_generations(target: Target, prompts: dict[str, list[Encoded]], plan: Plan, log: Log) -> dict[str, Corpus]:
-    """What the target itself says: greedy, but every third story at temperature 0.7 so that the drafter sees other paths."""
+    """What the target itself says: greedy, but every third story at temperature 0.7, for other paths."""
     device, corpora = target.norm.weight.device, {}
     for kind, rows in prompts.items():
         ordered = sorted((row for row in rows if len(row[0]) + len(row[1]) <= LONGEST), key=lambda row: len(row[1]))
@@ -169,20 +180,25 @@ def own_generations(target: Target, prompts: dict[str, list[Encoded]], plan: Pla
         if kind == "counting":
             exact = sum(mine[1].tolist() == right[1].tolist() for mine, right in zip(said, ordered, strict=True))
             log.keep("counting generations exact", f"{exact} of {len(said)}")
-        log.keep(f"{kind} generations", f"{len(said)}, {sum(len(text) for _, text in said) / len(said):.0f} tokens on average")
+        log.keep(
+            f"{kind} generations",
+            f"{len(said)}, {sum(len(text) for _, text in said) / len(said):.0f} tokens on average",
+        )
         corpora[kind] = Corpus.build(said, device)
     return corpora
 
 
 def make_corpora(plan: Plan, tokenizer: Tokenizer) -> tuple[dict[str, list[Encoded]], dict[str, list[Encoded]]]:
-    """Samples to learn from, and prompts for the target's own generations. Before the GPU is touched, because it forks."""
+    """Samples to learn from, and prompts for the target's own generations. It forks: call it before CUDA starts."""
     with multiprocessing.get_context("fork").Pool(min(16, os.cpu_count() or 1)) as pool:
         learn = {
             "counting": encode_many(pool, tokenizer, "counting", range(plan.counting_samples)),
             "prose": encode_many(pool, tokenizer, "prose", range(plan.prose_samples)),
         }
         ask = {
-            "counting": encode_many(pool, tokenizer, "counting", range(FIRST_PROMPT, FIRST_PROMPT + plan.counting_prompts)),
+            "counting": encode_many(
+                pool, tokenizer, "counting", range(FIRST_PROMPT, FIRST_PROMPT + plan.counting_prompts)
+            ),
             "prose": encode_many(pool, tokenizer, "prose", range(FIRST_PROMPT, FIRST_PROMPT + plan.prose_prompts)),
         }
     return learn, ask
@@ -216,13 +232,24 @@ def main() -> None:
         tokenizer = train_tokenizer(plan.tokenizer_samples)
         save_tokenizer(tokenizer, options.out / "target")
     learn, ask = make_corpora(plan, tokenizer)
-    log.keep("data", ", ".join(f"{len(rows)} {kind} samples, {sum(len(q) + len(a) for q, a in rows)} tokens" for kind, rows in learn.items()))
+    for kind, rows in learn.items():
+        log.keep(
+            f"{kind} samples", f"{len(rows)}, {sum(len(question) + len(answer) for question, answer in rows)} tokens"
+        )
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    log.keep("machine", f"{torch.cuda.get_device_name() if device.type == 'cuda' else 'CPU'}, torch {torch.__version__}")
+    log.keep(
+        "machine", f"{torch.cuda.get_device_name() if device.type == 'cuda' else 'CPU'}, torch {torch.__version__}"
+    )
     torch.backends.cuda.enable_cudnn_sdp(False)  # it compiles a plan for every new shape
     target = Target(torch.bfloat16 if device.type == "cuda" else torch.float32).to(device)
     log.keep("target parameters", sum(weight.numel() for weight in target.parameters()))
+    if device.type == "cuda":
+        # Small layers are bound by kernel launches. One compiled graph serves all layers and all lengths; where
+        # compiling fails the layers run as they are.
+        torch._dynamo.config.suppress_errors = True
+        for layer in target.layers:
+            layer.compile(dynamic=True)
     if options.target:
         export.load_target(target, options.target)
         log.keep("target from", hashlib.sha256((options.target / "model.safetensors").read_bytes()).hexdigest())
