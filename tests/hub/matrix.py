@@ -133,7 +133,8 @@ CASES = [
     Case("down", "nobody listens", lambda p: p.env.update(HF_ENDPOINT="http://127.0.0.1:9"), 6, ("cannot be reached",)),
     Case("down at lock", "nobody listens", lambda p: p.env.update(HF_ENDPOINT="http://127.0.0.1:9"), 6, ("cannot be reached",),
          locked=False),
-    Case("no hub", "JSON that is no hub's", lambda p: p.env.update(HF_ENDPOINT=p.hub.cdn), 6, ("",), locked=False),
+    Case("no hub", "JSON that is no hub's", _fault("garbage", "/api/"), 6, ("the answer is not a hub's", "check HF_ENDPOINT"),
+         locked=False),
     Case("paging", "the listing in pages of 2", _page, 0, ("as locked",), whole=True, locked=False),
     # --- names ------------------------------------------------------------------------------------------------------
     Case("traversal", "../../evil.json in the listing", _commit("Drafter", {"../../evil.json": b"{}"}), 4,

@@ -12,6 +12,7 @@ import yaml
 
 from recipectl.errors import UsageError
 from recipectl.hub.hosts import Host, parse_host
+from tests.conftest import need
 from tests.hub.conftest import Ssh
 from tests.hub.pair import Pair
 
@@ -21,6 +22,8 @@ def far_root(pair: Pair, ssh: Ssh) -> dict[str, str]:
 
     The `ssh` on PATH enters it through the server: ForceCommand keeps the two sides apart.
     """
+    if os.geteuid() != 0:
+        need("root", "the far side gets a file system of its own")
     far = pair.folder / "far"
     far.mkdir(exist_ok=True)
     config = ssh.bin.parent / "far.sh"
@@ -36,7 +39,6 @@ def far_files(pair: Pair, name: str) -> dict[str, bytes]:
     return {p.relative_to(folder).as_posix().split("/", 1)[1]: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="the far side's own file system needs root")
 class TestCopies:
     def test_downloads_once_and_copies_to_two_hosts(self, pair: Pair, ssh: Ssh) -> None:
         env = far_root(pair, ssh)

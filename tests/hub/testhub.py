@@ -18,7 +18,18 @@ from typing import Any, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 
 FaultKind = Literal[
-    "cut", "stall", "flip", "commit", "drop-headers", "ignore-range", "wrong-range", "status", "size", "slow", "pause"
+    "cut",
+    "stall",
+    "flip",
+    "commit",
+    "drop-headers",
+    "ignore-range",
+    "wrong-range",
+    "status",
+    "size",
+    "slow",
+    "pause",
+    "garbage",
 ]
 
 
@@ -172,19 +183,26 @@ class _Handler(BaseHTTPRequestHandler):
         path = unquote(url.path)
         self.request_seen = self.state.record(Seen(self.side, self.command, self.path, dict(self.headers)))
         if fault := self.state.match("status", path=path):
-            return self._refuse(fault.status, fault.code, retry_after=fault.retry_after)
-        try:
-            if self.side == "cdn":
-                return self._cdn(path, body)
-            if found := re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/revision/(.+))?", path):
-                return self._info(found[1], found[2] or "main")
-            if found := re.fullmatch(r"/api/models/([^/]+/[^/]+)/tree/([^/]+)(?:/.*)?", path):
-                return self._tree(found[1], found[2], parse_qs(url.query))
-            if found := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
-                return self._resolve(found[1], found[2], found[3], body)
-            return self._refuse(404, None)
-        except (BrokenPipeError, ConnectionResetError):
-            self.close_connection = True
+            self._refuse(fault.status, fault.code, retry_after=fault.retry_after)
+        elif self.state.match("garbage", path=path):
+            self._json(["this", "is", "no", "hub"])
+        else:
+            try:
+                self._route(path, url.query, body)
+            except (BrokenPipeError, ConnectionResetError):
+                self.close_connection = True
+
+    def _route(self, path: str, query: str, body: bool) -> None:
+        if self.side == "cdn":
+            self._cdn(path, body)
+        elif found := re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/revision/(.+))?", path):
+            self._info(found[1], found[2] or "main")
+        elif found := re.fullmatch(r"/api/models/([^/]+/[^/]+)/tree/([^/]+)(?:/.*)?", path):
+            self._tree(found[1], found[2], parse_qs(query))
+        elif found := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
+            self._resolve(found[1], found[2], found[3], body)
+        else:
+            self._refuse(404, None)
 
     def _open(self, name: str, ref: str, *, listing: bool = True) -> tuple[Repo, str] | None:
         """The repository and commit, or None after an answer that says why not."""

@@ -71,7 +71,7 @@ def main() -> None:
         server = multiprocessing.Process(target=serve, args=(size, folder, there), daemon=True)
         server.start()
         endpoint, commit, env = here.recv()
-        env |= {"HF_HUB_DISABLE_TELEMETRY": "1", "PYTHONPATH": str(ROOT)}
+        env |= {"HF_HUB_DISABLE_TELEMETRY": "1", "PYTHONPATH": str(ROOT), "RECIPECTL_HUB_TIMEOUT_S": "60"}
         recipectl = [sys.executable, "-m", "recipectl"]
         timed([*recipectl, "lock", "pair"], env, folder)
         pull = [*recipectl, "pull", "pair", "--sm", "cpu", "--only", "target", "--accept-license", NC_ND]
