@@ -16,7 +16,7 @@ from typing import Literal
 
 from recipectl.bench import measure, resample
 from recipectl.bench.result import Block, Measured, Request, Result
-from recipectl.errors import UsageError
+from recipectl.errors import BenchError, UsageError
 
 Metric = Literal["step_ms", "acceptance_length", "tok_s"]
 Verdict = Literal["better", "worse", "no change", "inconclusive"]
@@ -72,7 +72,8 @@ def require_same_protocol(a: Measured, b: Measured) -> None:
 def compare(
     a: Result, b: Result, *, min_effect: Mapping[str, float] | None = None, metrics: Sequence[Metric] = METRICS
 ) -> list[Judged]:
-    """Every metric of every cell that both results hold. UsageError where nothing can be paired.
+    """Every metric of every cell that both results hold. UsageError where they share no protocol, BenchError where
+    no valid round of one pairs with one of the other.
 
     With several cells the confidence is raised (Bonferroni), so that one lucky cell in many is no finding.
     """
@@ -92,7 +93,7 @@ def compare(
         if (one := _judge(x, y, phase, c, metric, least[metric], confidence)) is not None
     ]
     if not judged:
-        raise UsageError("no valid round of one result pairs with one of the other",
+        raise BenchError("no valid round of one result pairs with one of the other",
                          next_step="see the VOID lines of `recipectl report`")  # fmt: skip
     return judged
 

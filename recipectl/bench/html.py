@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from recipectl import provenance
 from recipectl.bench import report
 from recipectl.bench.protocol import FORMULAS
 from recipectl.bench.result import Measured, Result
@@ -58,8 +59,10 @@ def _measured(result: Result, m: Measured, chunks: Sequence[Mapping[str, Any]]) 
     p = m.protocol
     how = (f"{p.name} v{p.version}, {p.transport}, {FORMULAS[p.formula]}, temperature {p.sampling.temperature:g}, "
            f"max_tokens {p.max_tokens}, {p.rounds} rounds, digest {m.digest[:12]}")  # fmt: skip
+    said = [note for cell in m.cells for note in report.cell_notes(result, cell)]
+    notes = f"<p>{'<br>'.join(escape(note) for note in said)}</p>" if said else ""
     plots = "".join(f"<figure>{svg}</figure>" for svg in (*_over_c(m), _positions(m), *_timelines(m, chunks)) if svg)
-    return (f"<h2>{escape(p.name)}</h2><p>{escape(p.summary)}<br>{escape(how)}</p>{_table(result, m)}"
+    return (f"<h2>{escape(p.name)}</h2><p>{escape(p.summary)}<br>{escape(how)}</p>{_table(result, m)}{notes}"
             f'<div class="plots">{plots}</div>')  # fmt: skip
 
 
@@ -145,6 +148,10 @@ def _facts(result: Result) -> str:
         for q in phase.prompts
     }
     rows = "".join(
-        f"<dt>{escape(k)}</dt><dd>{escape(str(v))}</dd>" for k, v in {**facts, **prompts}.items() if v not in (None, "")
+        f"<dt>{escape(k)}</dt><dd>{escape(str(v))}</dd>"
+        for k, v in {**facts, **prompts}.items()
+        if v not in (None, "", "{}")
     )
-    return f"<h2>To repeat it</h2><dl>{rows}</dl>"
+    credit = "".join(f"<li>{escape(line)}</li>" for line in provenance.summary(result.notes))
+    whose = f"<h2>Licenses and credits</h2><ul>{credit}</ul>" if credit else ""
+    return f"<h2>To repeat it</h2><dl>{rows}</dl>{whose}"

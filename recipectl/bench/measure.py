@@ -56,7 +56,7 @@ def request(sent: Sent, phase: Phase, protocol: Protocol) -> Request:
         server={k: v for k, v in s.metrics.items() if k != "speculative_decoding"},
         cached_tokens=s.cached_tokens,
         count=count,
-        text_problems=textprobe.problems(s.text) if s.ok and not phase.count else [],
+        text_problems=textprobe.problems(s.text, truncated=truncated) if s.ok and not phase.count else [],
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from recipectl import provenance
 from recipectl.bench.result import Cell, Measured, Result
 
 HEAD = ("phase", "c", "tok/s", "aggregate", "acceptance length", "rate", "step ms", "rounds")
@@ -11,7 +12,8 @@ HEAD = ("phase", "c", "tok/s", "aggregate", "acceptance length", "rate", "step m
 
 def lines(result: Result) -> list[str]:
     """The whole report: tables, acceptance by position, what was void, what the server lacks."""
-    return [*_title(result), *[line for m in result.measured for line in _measured(result, m)], *remarks(result)]
+    found = [line for m in result.measured for line in _measured(result, m)]
+    return [*_title(result), *found, *remarks(result), *provenance.summary(result.notes)]
 
 
 def markdown(result: Result) -> str:
@@ -25,8 +27,9 @@ def markdown(result: Result) -> str:
     s = result.server
     engine = " ".join(x for x in (s.engine, s.version) if x) or "engine not stated"
     return "\n".join(
-        [*out, "", f"{s.model} on {engine}, K {_k(result)}; protocols {how}; {result.tool}, {result.started}."]
-    )
+        [*out, "", f"{s.model} on {engine}, K {_k(result)}; protocols {how}; {result.tool}, {result.started}.", "",
+         *(f"- {line}" for line in provenance.summary(result.notes))]
+    ).rstrip()  # fmt: skip
 
 
 def _title(result: Result) -> Iterator[str]:
@@ -50,11 +53,16 @@ def _measured(result: Result, m: Measured) -> Iterator[str]:
             yield f"  {cell.phase} c={cell.concurrency} by position: " + " ".join(
                 f"{r:.3f}" for r in cell.acceptance.positions
             )
-        if cell.count:
-            yield f"  {cell.phase} c={cell.concurrency} counting: {cell.count}"
-        if cell.queueing:
-            limit = result.server.max_num_seqs
-            yield f"  {cell.phase} c={cell.concurrency}: above max_num_seqs {limit}, so requests queue"
+        yield from (f"  {note}" for note in cell_notes(result, cell))
+
+
+def cell_notes(result: Result, cell: Cell) -> Iterator[str]:
+    """What the columns of a cell do not hold."""
+    where = f"{cell.phase} c={cell.concurrency}"
+    if cell.count:
+        yield f"{where} counting: {cell.count}"
+    if cell.queueing:
+        yield f"{where}: above max_num_seqs {result.server.max_num_seqs}, so requests queue"
 
 
 def table(head: tuple[str, ...], rows: list[list[str]]) -> Iterator[str]:
@@ -92,13 +100,27 @@ def remarks(result: Result) -> Iterator[str]:
             for i, r in enumerate(b.requests):
                 if r.failure:
                     yield f"failed {where} stream {i + 1} ({r.prompt}): {r.failure}"
-                yield from (f"text {where} stream {i + 1} ({r.prompt}): {p}" for p in r.text_problems)
-        seen = {w for b in m.blocks for w in b.warnings}
-        yield from (f"note {m.protocol.name}: {w}" for w in sorted(seen))
+        yield from _texts(m)
+        by_rule: dict[str, list[str]] = {}
+        for w in (w for b in m.blocks for w in b.warnings):
+            by_rule.setdefault(w.partition(":")[0], []).append(w)
+        yield from (f"note {m.protocol.name}: {w[0]} ({len(w)} of {len(m.blocks)} blocks)" for w in by_rule.values())
         if m.protocol.note:
             yield f"note {m.protocol.name}: {m.protocol.note}"
     yield from (f"this server lacks {lack}" for lack in result.server.lacks)
     yield from result.warnings
+
+
+def _texts(m: Measured) -> Iterator[str]:
+    """Texts that look broken, prompt by prompt: a greedy server gives the same one in every round."""
+    found: dict[str, list[str]] = {}
+    for b in m.blocks:
+        for r in b.requests:
+            found.setdefault(r.prompt, []).extend(r.text_problems)
+    bad = {prompt: problems for prompt, problems in found.items() if problems}
+    if bad:
+        first, problems = next(iter(bad.items()))
+        yield f"text {m.protocol.name}: {len(bad)} prompts got a text that looks broken, first {first}: {problems[0]}"
 
 
 def number(value: float | None, digits: int) -> str:

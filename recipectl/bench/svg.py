@@ -45,6 +45,7 @@ def draw(plot: Plot) -> str:
         return ""
     x_low, x_high = plot.low, max(p[0] for p in points)
     x_high = x_high if x_high > x_low else x_low + 1
+    x_high = x_high if plot.ticks else nice(x_high)
     y_high = plot.top or nice(max(p[1] for p in points))
 
     def px(x: float) -> float:
@@ -59,7 +60,7 @@ def draw(plot: Plot) -> str:
         y = y_high * i / 4
         out.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{py(y):.1f}" y2="{py(y):.1f}" class="grid"/>')
         out.append(f'<text x="{LEFT - 6}" y="{py(y) + 4:.1f}" class="tick end">{y:.4g}</text>')
-    for x in plot.ticks or [x_low + (x_high - x_low) * i / 5 for i in range(6)]:
+    for x in plot.ticks or [x_low + (x_high - x_low) * i / 4 for i in range(5)]:
         out.append(f'<text x="{px(x):.1f}" y="{HEIGHT - BOTTOM + 16}" class="tick mid">{x:.3g}</text>')
     out.append(f'<text x="{(WIDTH + LEFT) / 2:.0f}" y="{HEIGHT - 10}" class="axis mid">{escape(plot.x)}</text>')
     middle = (HEIGHT - BOTTOM + TOP) / 2

@@ -6,10 +6,13 @@ REPEATS = 8
 MIN_PERIOD_CHARS = 3
 
 
-def problems(text: str) -> list[str]:
-    """What is wrong with the text, each as one phrase; empty for a text that looks like one."""
+def problems(text: str, *, truncated: bool) -> list[str]:
+    """What is wrong with the text, each as one phrase; empty for a text that looks like one.
+
+    `truncated`: max_tokens cut it, so its last character may be half of one.
+    """
     found = []
-    if count := text.count("\ufffd"):
+    if count := (text.rstrip("\ufffd") if truncated else text).count("\ufffd"):
         found.append(f"{count} replacement characters (U+FFFD)")
     if loop := repetition(text):
         found.append(f"repeats {loop!r} to its end")

@@ -12,7 +12,7 @@ from recipectl.commands import launching, stages
 from recipectl.commands import notes as about
 from recipectl.commands.context import write_receipt
 from recipectl.console import Console
-from recipectl.errors import BenchError, RegressionError, UsageError
+from recipectl.errors import BenchError, EngineError, Interrupted, RegressionError, UsageError
 from recipectl.experiment import Contract, Outcome
 from recipectl.fsio import write_atomic
 from recipectl.recipe import catalog
@@ -34,32 +34,44 @@ def run(settings: Settings, console: Console, *, file: Path, dry_run: bool) -> i
     begun = now()
     out = settings.state_dir / "experiments" / f"{begun.replace('-', '').replace(':', '')}-{contract.name}"
     write_atomic(out / "contract.yaml", text)
-    outcomes, restored = _measure(settings, console, stages.Stand(settings, console, contract, file, out))
+    stand = stages.Stand(settings, console, contract, file, out)
+    broken_off = False
+    try:
+        _measure(settings, console, stand)
+    except (KeyboardInterrupt, Interrupted):
+        broken_off = True
+    outcomes = experiment.finish(contract, stand.done)
     notes = [] if file.read_text() == text else ["the file was changed meanwhile; the frozen contract was run"]
-    for line in [*experiment.lines(contract, digest, outcomes), *(f"restored: {r}" for r in restored), *notes]:
+    for line in [*experiment.lines(contract, digest, outcomes), *(f"restored: {r}" for r in stand.restored), *notes]:
         console.print(line)
-    seen = {"outcomes": [experiment.to_json(o) for o in outcomes], "restored": restored, "folder": str(out),
-            "passed": experiment.passed(outcomes)}  # fmt: skip
-    made = replace(_receipt(contract, digest, begun, seen, notes), notes=_told(settings, contract))
+    seen = {"outcomes": [experiment.to_json(o) for o in outcomes], "restored": stand.restored, "folder": str(out),
+            "not_restored": stand.lost, "passed": experiment.passed(outcomes)}  # fmt: skip
+    made = replace(_receipt(contract, digest, begun, seen, notes), notes=_told(settings, contract), partial=broken_off)
     path = write_receipt(settings, made)
     console.notice(f"receipt: {path}")
+    if broken_off:
+        raise Interrupted(f"the experiment was broken off after {len(stand.done)} stages; they are in the receipt",
+                          details=stand.lost, next_step=f"recipectl report {path}")  # fmt: skip
+    if stand.lost:
+        raise EngineError("what ran before could not be brought back", details=stand.lost,
+                          next_step="recipectl status")  # fmt: skip
     console.document({"receipt": str(path), "contract_sha256": digest, **seen})
     return verdict(outcomes)
 
 
-def _measure(settings: Settings, console: Console, stand: stages.Stand) -> tuple[list[Outcome], list[str]]:
+def _measure(settings: Settings, console: Console, stand: stages.Stand) -> None:
     """Every stage, and whatever happens: our servers down, the ones that ran before up again and gated."""
     before = deployments.live(settings)
     for running in before:
         console.notice(f"stopping {running.plan.name} for the experiment")
         launching.stop(settings, running)
     try:
-        outcomes = stages.run_all(stand)
+        stages.run_all(stand)
     finally:
         with launching.uninterrupted():
             stand.clear()
-        restored = stages.restore(settings, console, before if stand.contract.restore else [])
-    return outcomes, restored
+        if stand.contract.restore:
+            stand.restore(before)
 
 
 def _receipt(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from recipectl import experiment, speculative
@@ -18,7 +18,7 @@ from recipectl.commands.launching import bring_up, stop
 from recipectl.commands.models import ensure_verified
 from recipectl.commands.planning import plan_of
 from recipectl.console import Console
-from recipectl.errors import EngineError, GateError, RecipeError
+from recipectl.errors import BenchError, EngineError, GateError, RecipeError
 from recipectl.experiment import Contract, Outcome, Stage
 from recipectl.serving.deployments import Deployment
 from recipectl.settings import Settings
@@ -36,6 +36,9 @@ class Stand:
     up: tuple[str, Deployment] | None = None
     amended: dict[str, list[str]] = field(default_factory=dict)
     boots: int = 0
+    done: list[Outcome] = field(default_factory=list)
+    restored: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
 
     def chosen(self, arm: str) -> Chosen:
         """The lane of an arm, with its variant, K, --set values and amendments."""
@@ -69,6 +72,17 @@ class Stand:
             if left:
                 raise EngineError("a server of the experiment does not stop", seen=", ".join(left),
                                   next_step="recipectl stop --all --force")  # fmt: skip
+
+    def restore(self, before: Sequence[Deployment]) -> None:
+        """Start again what ran before, each from its own plan, and gate it."""
+        for old in before:
+            self.console.notice(f"restoring {old.plan.name}")
+            try:
+                up = bring_up(self.settings, self.console, replace(old.plan, id=f"{old.plan.id}-restored"))
+            except (EngineError, GateError) as err:
+                self.lost.append(f"{old.plan.name}: {err.what}")
+            else:
+                self.restored.append(f"{old.plan.name} at {up.deployment.url}, gated again")
 
     def bench(self, arm: str, protocol: Protocol, name: str, *, start_round: int = 0) -> Result:
         """One bench of the arm's running server, into a folder of its own."""
@@ -186,23 +200,17 @@ STAGES: dict[str, Callable[[Stand, Stage], Outcome]] = {
 }  # fmt: skip
 
 
-def run_all(stand: Stand) -> list[Outcome]:
-    """The ladder, as far as it goes. What the contract does not reach is NOT_RUN."""
-    done: list[Outcome] = []
-    while (stage := experiment.next_stage(stand.contract, done)) is not None:
+def run_all(stand: Stand) -> None:
+    """The ladder, as far as it goes. What the contract does not reach is NOT_RUN.
+
+    A stage whose server or measurement breaks says nothing about the candidate: it is INCONCLUSIVE, and the receipt of
+    the others is not lost.
+    """
+    while (stage := experiment.next_stage(stand.contract, stand.done)) is not None:
         stand.console.notice(f"stage {stage.name} ({stage.kind})")
-        done.append(STAGES[stage.kind](stand, stage))
-        stand.console.notice(f"stage {stage.name}: {done[-1].status}, {done[-1].why}")
-    return experiment.finish(stand.contract, done)
-
-
-def restore(settings: Settings, console: Console, before: Sequence[Deployment]) -> list[str]:
-    """Start again what ran before, from its own plan, and gate it. What was restored, in words."""
-    from dataclasses import replace
-
-    out = []
-    for old in before:
-        plan = replace(old.plan, id=f"{old.plan.id}-restored")
-        up = bring_up(settings, console, plan)
-        out.append(f"{old.plan.name} at {up.deployment.url}, gated again")
-    return out
+        try:
+            outcome = STAGES[stage.kind](stand, stage)
+        except (BenchError, EngineError, GateError) as err:
+            outcome = Outcome(stage.name, "INCONCLUSIVE", f"{err.what}" + (f" ({err.seen})" if err.seen else ""))
+        stand.done.append(outcome)
+        stand.console.notice(f"stage {stage.name}: {outcome.status}, {outcome.why}")

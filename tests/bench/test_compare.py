@@ -11,7 +11,7 @@ from recipectl.bench import compare, measure, protocol
 from recipectl.bench.compare import Judged
 from recipectl.bench.protocol import Protocol
 from recipectl.bench.result import Block, Measured, Rates, Request, Result, Server
-from recipectl.errors import UsageError
+from recipectl.errors import BenchError, UsageError
 
 PROMPTS = protocol.load("code")  # four prompts: rounds are the clusters
 
@@ -96,7 +96,7 @@ def test_different_protocols_are_refused_and_the_difference_named(tmp_path: Path
 def test_void_blocks_do_not_pair() -> None:
     a, b = arm(PROMPTS, speed=100), arm(PROMPTS, speed=90, seed=1)
     void = [x.model_copy(update={"void": ["foreign: traffic"]}) for x in b.measured[0].blocks]
-    with pytest.raises(UsageError, match="no valid round"):
+    with pytest.raises(BenchError, match="no valid round"):
         compare.compare(a, b.model_copy(update={"measured": [b.measured[0].model_copy(update={"blocks": void})]}))
 
 

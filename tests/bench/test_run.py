@@ -43,10 +43,13 @@ def test_counting_and_prose(mock: Mock, tmp_path: Path, console: Console) -> Non
         (p, c, 2, 0) for p in ("counting", "prose") for c in (1, 2)]  # fmt: skip
     for m in result.measured:
         for cell in m.cells:
-            assert cell.rates.step_ms == pytest.approx(10, rel=0.1)
+            # Against the server's own clock, since a busy machine stretches the steps themselves.
+            assert cell.rates.tok_s == pytest.approx(cell.rates.server_tok_s, rel=0.1)
             assert cell.acceptance is not None and cell.acceptance.length is not None
             assert 1 + sum(cell.acceptance.positions) == pytest.approx(cell.acceptance.length)
-            assert cell.rates.tok_s == pytest.approx((cell.rates.emitted_length or 0) * 100, rel=0.25)
+            assert cell.rates.tok_s == pytest.approx(
+                1e3 * (cell.rates.emitted_length or 0) / (cell.rates.step_ms or 1), rel=0.4
+            )
             assert cell.failed_streams == 0
         for b in m.blocks:
             assert b.void == [] and b.request_acceptance is not None and b.acceptance is not None
@@ -82,8 +85,8 @@ def test_a_failed_stream_is_reported_and_leaves_the_rest(mock: Mock, tmp_path: P
 def test_a_server_without_speculation(mock: Mock, tmp_path: Path, console: Console) -> None:
     result = measure(mock(step_s=0.005, rates=()), tmp_path, console, [short(rounds=1)], speculates=False)
     for cell in result.measured[0].cells:
-        assert cell.acceptance is None and cell.rates.step_ms == pytest.approx(5, rel=0.15)
-        assert cell.rates.tok_s == pytest.approx(200, rel=0.15)
+        assert cell.acceptance is None and cell.rates.tok_s == pytest.approx(cell.rates.server_tok_s, rel=0.1)
+        assert cell.rates.step_ms == pytest.approx(1e3 / (cell.rates.tok_s or 1), rel=0.3)
 
 
 def test_no_counters_on_a_server_that_should_speculate(mock: Mock, tmp_path: Path, console: Console) -> None:

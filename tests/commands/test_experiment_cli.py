@@ -63,7 +63,8 @@ def test_two_arms_on_interleaved_boots(shop: Shop, tmp_path: Path) -> None:
     file = contract(
         tmp_path,
         "ab",
-        "{name: ab, kind: compare, arm: slow, against: base, protocol: counting, concurrency: [2], rounds: 3, boots: 2}",
+        "{name: ab, kind: compare, arm: slow, against: base, protocol: counting, rounds: 3, boots: 2,"
+        " concurrency: [2]}",
     )
     planned = shop.document("experiment", file, "--dry-run")
     done = shop.document("experiment", file, code=10)
