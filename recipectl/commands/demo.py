@@ -14,10 +14,11 @@ from recipectl.bench.result import Result
 from recipectl.bench.target import of_deployment
 from recipectl.commands import bench, gating, launching
 from recipectl.commands.context import Chosen, choose, write_receipt
+from recipectl.commands.departures import check_rules
 from recipectl.commands.launching import Up
 from recipectl.commands.lock import write_lock
 from recipectl.commands.models import ensure_verified
-from recipectl.commands.planning import check_rules, plan_of
+from recipectl.commands.planning import plan_of
 from recipectl.console import Console
 from recipectl.settings import Settings
 

@@ -56,13 +56,19 @@ def judge(settings: Settings, deployment: Deployment, results: Sequence[Result])
 
 
 def show(console: Console, deployment: Deployment, results: Sequence[Result]) -> None:
-    """The gates as a table, named sets below it."""
-    console.table(["gate", "verdict", "what was seen"], [
-        (r.gate, r.verdict, r.message + (f" ({r.seen})" if r.seen and r.seen not in r.message else ""))
-        for r in results
-    ])  # fmt: skip
+    """The gates as a table; known faults in full and named sets below it."""
+    console.table(["gate", "verdict", "what was seen"], [(r.gate, r.verdict, _seen(r)) for r in results])
+    for r in results:
+        if r.verdict == "KNOWN_FAULT":
+            console.print(f"known fault {r.message}" + (f" {r.fix}" if r.fix else ""))
     for name, verdict in set_verdicts(results, deployment.plan.gates.sets).items():
         console.print(f"set {name}: {verdict}")
+
+
+def _seen(r: Result) -> str:
+    if r.verdict == "KNOWN_FAULT":
+        return f"{r.message.partition(':')[0]}: {r.seen}"
+    return r.message + (f" ({r.seen})" if r.seen and r.seen not in r.message else "")
 
 
 def keep_receipt(

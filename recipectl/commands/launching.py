@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recipectl.commands.gating import judge, keep_receipt, run_gates, utc
+from recipectl.commands.preflight import check_engine, refuse_second
 from recipectl.console import Console
-from recipectl.errors import Interrupted, RecipeError, UsageError
+from recipectl.errors import Interrupted
 from recipectl.fsio import locked
-from recipectl.serving import deployments, helper, keys, launch, memory, runtimes
+from recipectl.serving import deployments, keys, launch, memory, runtimes
 from recipectl.serving.deployments import Deployment
 from recipectl.serving.gates import Result
 from recipectl.serving.plan import Plan
-from recipectl.serving.process import require_port
 from recipectl.settings import Settings
 
 
@@ -41,15 +41,12 @@ def bring_up(settings: Settings, console: Console, plan: Plan) -> Up:
 
     begun = utc()
     with locked(settings.state_dir / "locks" / f"serve-{plan.name}.lock", f"serve of {plan.name}", wait_s=0):
-        _refuse_second(settings, plan)
-        key = (
-            keys.take(settings.state_dir, plan.name, settings.environ.get("RECIPECTL_API_KEY"))
-            if plan.exposed
-            else None
-        )
+        refuse_second(settings, plan)
+        given = settings.environ.get("RECIPECTL_API_KEY")
+        key = keys.take(settings.state_dir, plan.name, given) if plan.exposed else None
         console.hide(key)
         runtime = runtimes.of(settings, plan, {keys.VARIABLE: key} if key else None)
-        _check_engine(settings, console, plan)
+        check_engine(settings, console, plan)
         deployment = deployments.create(settings, plan, begun)
         server = Server(plan.url, plan.served_name, api_key=key)
         boot = None
@@ -74,43 +71,12 @@ def bring_up(settings: Settings, console: Console, plan: Plan) -> Up:
         return Up(deployment.having(state="ready"), results, receipt)
 
 
-def _check_engine(settings: Settings, console: Console, plan: Plan) -> None:
-    """What can be known before anything is loaded: is the engine there, does its parser take the argv.
-
-    As a process the engine parses its argv in its first seconds anyway; in a container the check costs the import of
-    vLLM and saves a boot of up to 25 minutes.
-    """
-    if plan.runtime == "process":
-        runtimes.process(settings).prepare(plan.engine, plan.engine_version)
-        return
-    container = plan.ranks[0].container
-    assert container is not None
-    if plan.engine == "sglang":
-        return
-    with console.progress("checking the engine's arguments"):
-        engine = runtimes.connect(settings, plan.ranks[0].host)
-        refused = helper.check_arguments(engine, container.image, list(plan.ranks[0].argv[2:]))
-    if refused:
-        raise RecipeError("the engine refuses its arguments", on=plan.name, seen=refused,
-                          next_step="recipectl show --argv; mend args in the recipe, or --set")  # fmt: skip
-
-
 def stop(settings: Settings, deployment: Deployment, *, force: bool = False) -> list[str]:
     """Stop a deployment and record it. What is left is returned and leaves the record as it was."""
     left = launch.teardown(runtimes.of(settings, deployment.plan), deployment, force=force)
     if not left and deployment.state != "failed":
         deployment.having(state="stopped")
     return left
-
-
-def _refuse_second(settings: Settings, plan: Plan) -> None:
-    running = deployments.live(settings)
-    if same := next((d for d in running if d.plan.name == plan.name), None):
-        raise UsageError(
-            f"{plan.name} already runs", seen=f"{same.url}, since {same.started}", expected="one server of a recipe",
-            next_step=f"use it, or `recipectl stop {plan.recipe}` first",
-        )  # fmt: skip
-    require_port(plan.port, {d.pid: d.plan.name for d in running if d.pid is not None})
 
 
 def _take_down(settings: Settings, console: Console, deployment: Deployment, err: BaseException) -> None:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path, PurePath
 
-from recipectl import lockfile, speculative
+from recipectl import lockfile
 from recipectl.bench import protocol
 from recipectl.commands import notes
 from recipectl.commands.context import Chosen
+from recipectl.commands.joining import Where
 from recipectl.commands.overlays import with_overlay
-from recipectl.commands.placing import Where
-from recipectl.console import Console
-from recipectl.errors import PinError, UsageError
+from recipectl.images import venv_overlay
+from recipectl.images.overlay_files import load
 from recipectl.serving import containers, runtimes
 from recipectl.serving.plan import LOOPBACK, Order, Plan, Prompts, compose
-from recipectl.serving.process import free_port
+from recipectl.serving.process import free_port, site_packages
 from recipectl.settings import Settings
 
 PROSE_PROMPTS = 8
@@ -59,11 +58,21 @@ def plan_of(
             address=LOOPBACK if bound in (LOOPBACK, containers.ANYWHERE) else bound,
             listen=containers.listen_address(lane, bound) if inside else bound, publish=bound,
             exposed=where.expose is not None, hosts=tuple(p.host.name for p in where.places) or ("local",),
-            places=tuple(p.place for p in where.places), master=where.fabric.master, rank_env=where.fabric.env,
+            places=tuple(p.place for p in where.places), master=where.fabric.master,
+            rank_env=where.fabric.env or _patched(settings, chosen),
             stamps=tuple(stamps), notes=notes.told(settings, chosen),
         )
     )  # fmt: skip
     return with_overlay(settings, chosen, plan)
+
+
+def _patched(settings: Settings, chosen: Chosen) -> tuple[dict[str, str], ...]:
+    """The overlay of a lane that runs as a process: a patched copy of the engine's package, first on its path."""
+    name = chosen.lane.engine.overlay
+    if name is None or chosen.lane.engine.runtime != "process":
+        return ()
+    site = site_packages(runtimes.engine_python(settings))
+    return ({"PYTHONPATH": str(venv_overlay.prepare(load(settings, name), site, settings.cache_dir))},)
 
 
 def _stamp() -> str:
@@ -76,39 +85,3 @@ def _program(settings: Settings, chosen: Chosen) -> tuple[str, ...]:
     if chosen.lane.engine.runtime == "docker":
         return ("vllm",)
     return (str(runtimes.engine_python(settings)), "-m", "vllm.entrypoints.cli.main")
-
-
-def check_rules(console: Console, chosen: Chosen, *, unqualified: bool) -> list[str]:
-    """RecipeError for a lane that breaks a rule; warnings are told. The rules that were waived, as stamps."""
-    verdicts = speculative.refuse(
-        chosen.recipe, chosen.lane_name, chosen.lane, chosen.lock, unqualified=unqualified
-    )  # fmt: skip
-    for verdict in verdicts:
-        if verdict.verdict == "WARN":
-            console.warn(f"{verdict.code}: {verdict.message}")
-    return [f"unqualified: {v.code} {v.message}" for v in verdicts if v.waived]
-
-
-def with_drafter(chosen: Chosen, name: str | None) -> Chosen:
-    """The choice with another drafter of the recipe, under the same rules. UsageError lists those it has."""
-    if name is None:
-        return chosen
-    model = chosen.recipe.models.get(name)
-    if model is None or model.role != "drafter" or chosen.lane.drafter is None:
-        drafters = ", ".join(n for n, m in chosen.recipe.models.items() if m.role == "drafter") or "none"
-        raise UsageError(f"{chosen.recipe.name} has no drafter {name!r}", expected=f"one of: {drafters}",
-                         next_step="declare it under models (a folder beside the recipe: path), then lock")  # fmt: skip
-    if chosen.lock is not None and name not in chosen.lock.models:
-        raise PinError(f"drafter {name} is not in the lock", on=str(chosen.entry.lock_file),
-                       next_step="name it in a variant of the lane, then `recipectl lock`")  # fmt: skip
-    return replace(chosen, lane=chosen.lane.model_copy(update={"drafter": name}))
-
-
-def stamps_of(chosen: Chosen, k: int | None, sets: Sequence[str], drafter: str | None = None) -> list[str]:
-    """What departs from the recipe as written."""
-    return [
-        *([f"variant {chosen.variant}"] if chosen.variant else []),
-        *([f"k {k}"] if k is not None else []),
-        *([f"drafter {drafter}"] if drafter else []),
-        *(f"set {s}" for s in sets),
-    ]

@@ -10,10 +10,12 @@ from types import FrameType
 from recipectl import speculative
 from recipectl.commands import gating
 from recipectl.commands.context import choose
+from recipectl.commands.departures import check_rules, stamps_of, with_drafter
+from recipectl.commands.joining import where_of
 from recipectl.commands.launching import HungUp, Up, bring_up
 from recipectl.commands.models import ensure_verified
-from recipectl.commands.placing import where_of
-from recipectl.commands.planning import check_rules, plan_of, stamps_of, with_drafter
+from recipectl.commands.planning import plan_of
+from recipectl.commands.preflight import check_machine
 from recipectl.console import Console
 from recipectl.errors import Interrupted
 from recipectl.serving import keys
@@ -50,6 +52,7 @@ def run(
     if dry_run:
         _show_plan(console, plan)
         return 0
+    check_machine(settings, console, chosen)
     signal.signal(signal.SIGHUP, _hung_up)
     try:
         ready(console, bring_up(settings, console, plan))

@@ -61,9 +61,13 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
 def in_container(folder: Path, ref: str, digest: str, *, nodes: int = 1, network: str = "bridge") -> None:
     """Turn the copied recipe into one that runs in containers."""
     file = folder / "recipe.yaml"
-    text = file.read_text().split("    variants:\n")[0].replace(  # an overlay goes with a process or with its own image
-        "      runtime: process\n",
-        f"      runtime: docker\n      image: {{ref: '{ref}', digest: '{digest}'}}\n",
+    text = (
+        file.read_text()
+        .split("    variants:\n")[0]
+        .replace(  # an overlay goes with a process or with its own image
+            "      runtime: process\n",
+            f"      runtime: docker\n      image: {{ref: '{ref}', digest: '{digest}'}}\n",
+        )
     )
     more = f"    container: {{gpus: none, network: {network}}}\n    caches: [{{name: jit, path: /jit}}]\n"
     if nodes > 1:

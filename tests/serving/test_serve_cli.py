@@ -260,3 +260,29 @@ def test_the_watch_ends_when_requests_run_and_nothing_is_generated(shop: Shop) -
     command = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     _, err = command.communicate(timeout=30)
     assert command.returncode == 8 and "the server is wedged: 1 request(s) run" in err, err
+
+
+def test_a_boot_below_the_memory_floor_is_not_begun(shop: Shop) -> None:
+    done = shop.serve("healthy", "--set", "gates.memory_floor_gib=1000000.0")
+    assert done.returncode == 7 and "this machine is not fit: memory" in done.stderr, done.stderr
+    assert not running()
+
+
+def test_a_phase_over_its_budget_is_told_while_it_waits(shop: Shop) -> None:
+    done = shop.serve("slow-boot", "--set", "gates.phase_budgets_s={drafter: 1}")
+    assert done.returncode == 0, done.stderr
+    assert "rank 0: loading drafter takes" in done.stderr and "its budget is 1 s" in done.stderr
+
+
+def test_a_boot_over_its_time_is_ended(shop: Shop) -> None:
+    done = shop.serve("hangs-in-boot", "--set", "gates.boot_timeout_s=2")
+    assert done.returncode == 7 and "not ready within 2 s, in phase weights" in done.stderr, done.stderr
+    assert not running()
+
+
+def test_exposed_as_a_process_with_a_key(shop: Shop) -> None:
+    done = shop.serve("healthy", "--expose", "127.0.0.1")
+    assert done.returncode == 0, done.stderr
+    assert "open to all: /health" in done.stderr
+    assert "a call without the API key gets 401" in done.stdout
+    assert shop.serve("healthy", "--expose", "my-host").returncode == 2

@@ -1,0 +1,75 @@
+"""Machines for a lane: which they are, whether they agree, and what each rank is told of its network."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from recipectl.commands.context import Chosen, require_lock
+from recipectl.commands.placing import OnHost, places
+from recipectl.console import Console
+from recipectl.errors import UsageError
+from recipectl.serving import helper
+from recipectl.serving.fabric import LOCAL, Fabric, join, parity, require_parity
+from recipectl.serving.hosts import parse_all
+from recipectl.settings import Settings
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where a plan runs. `places` is empty with the runtime `process`; `fabric` is what each rank learns of its
+    network; `expose` is the address to listen on, None for loopback."""
+
+    port: int | None = None
+    places: tuple[OnHost, ...] = ()
+    fabric: Fabric = LOCAL
+    expose: str | None = None
+
+
+def where_of(
+    settings: Settings, console: Console, chosen: Chosen, models: Mapping[str, Path], *, port: int | None,
+    hosts: str | None, expose: str | None,
+) -> Where:  # fmt: skip
+    """Find out where a lane would run, and hold the machines against each other. What was found out is shown."""
+    if expose is not None:
+        _require_address(expose)
+    if chosen.lane.engine.runtime == "process":
+        if hosts not in (None, "local"):
+            raise UsageError("the runtime `process` starts engines on this machine only", seen=f"--hosts {hosts}",
+                             next_step="give the lane engine.runtime docker")  # fmt: skip
+        return Where(port, expose=expose)
+    named = parse_all(hosts, settings.hosts, chosen.lane.nodes)
+    if not named[0].here and expose is None:
+        raise UsageError("the API of a far head listens on that machine's loopback only", seen=named[0].name,
+                         next_step="run recipectl on the head, or expose it with --expose ADDR")  # fmt: skip
+    found = places(settings, chosen, models, named)
+    return Where(port, tuple(found), _joined(settings, console, chosen, found), expose)
+
+
+def _joined(settings: Settings, console: Console, chosen: Chosen, found: Sequence[OnHost]) -> Fabric:
+    """Look at every machine of a lane with several, require parity, and say what each rank is told."""
+    if len(found) == 1:
+        return LOCAL
+    lock = require_lock(chosen.recipe, chosen.lane_name, chosen.lock, chosen.entry)
+    models = {str(m.role): m for m in (lock.models[n] for n in (chosen.lane.target, chosen.lane.drafter) if n)}
+    facts = []
+    for on in found:
+        with console.progress(f"looking at {on.host.name}"):
+            folders = {role: on.place.models[role] for role in models}
+            facts.append(helper.probe(on.engine, on.place.image, folders, models, settings.cache_dir / "hosts"))
+    hosts = [on.host for on in found]
+    require_parity(parity(hosts, facts, [on.image.layers for on in found], {r: m.tree for r, m in models.items()}))
+    joined = join(hosts, facts, chosen.lane.per_rank_env)
+    for line in (f"head address {joined.master}", *joined.shown):
+        console.notice(f"fabric: {line}")
+    return joined
+
+
+def _require_address(expose: str) -> None:
+    try:
+        ipaddress.IPv4Address(expose)
+    except ValueError as err:
+        raise UsageError("--expose takes an IPv4 address of this machine", seen=expose,
+                         expected="such as 192.168.1.20, or 0.0.0.0 for all") from err  # fmt: skip
