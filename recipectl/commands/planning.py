@@ -13,11 +13,9 @@ from recipectl.commands import notes
 from recipectl.commands.context import Chosen
 from recipectl.commands.joining import Where
 from recipectl.commands.overlays import with_overlay
-from recipectl.images import venv_overlay
-from recipectl.images.overlay_files import load
 from recipectl.serving import containers, runtimes
 from recipectl.serving.plan import LOOPBACK, Order, Plan, Prompts, compose
-from recipectl.serving.process import free_port, site_packages
+from recipectl.serving.process import free_port
 from recipectl.settings import Settings
 
 PROSE_PROMPTS = 8
@@ -59,20 +57,11 @@ def plan_of(
             listen=containers.listen_address(lane, bound) if inside else bound, publish=bound,
             exposed=where.expose is not None, hosts=tuple(p.host.name for p in where.places) or ("local",),
             places=tuple(p.place for p in where.places), master=where.fabric.master,
-            rank_env=where.fabric.env or _patched(settings, chosen),
+            rank_env=where.fabric.env,
             stamps=tuple(stamps), notes=notes.told(settings, chosen),
         )
     )  # fmt: skip
     return with_overlay(settings, chosen, plan)
-
-
-def _patched(settings: Settings, chosen: Chosen) -> tuple[dict[str, str], ...]:
-    """The overlay of a lane that runs as a process: a patched copy of the engine's package, first on its path."""
-    name = chosen.lane.engine.overlay
-    if name is None or chosen.lane.engine.runtime != "process":
-        return ()
-    site = site_packages(runtimes.engine_python(settings))
-    return ({"PYTHONPATH": str(venv_overlay.prepare(load(settings, name), site, settings.cache_dir))},)
 
 
 def _stamp() -> str:

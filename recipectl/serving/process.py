@@ -66,9 +66,7 @@ class ProcessRuntime:
     def start(self, plan: Plan, rank: RankPlan, folder: Path) -> Handle:
         """Start one rank in its own session; its output goes to a file in the deployment's folder."""
         log = folder / ("engine.log" if rank.rank == 0 else f"engine-{rank.rank}.log")
-        clean = self._clean(plan)
-        path = ":".join(p for p in (rank.env.get("PYTHONPATH"), clean.get("PYTHONPATH")) if p)
-        env = {**clean, **rank.env, **({"PYTHONPATH": path} if path else {}), **self._secrets, MARK: plan.id}
+        env = {**self._clean(plan), **rank.env, **self._secrets, MARK: plan.id}
         with log.open("ab") as out:
             try:
                 child = subprocess.Popen(
@@ -118,23 +116,13 @@ class ProcessRuntime:
 
 def versions(python: Path) -> dict[str, str | None]:
     """The engine distributions of an interpreter, without importing any. EngineError if there is no interpreter."""
-    found: dict[str, str | None] = json.loads(_asked(python, _ASK))
-    return found
-
-
-def _asked(python: Path, program: str) -> str:
     try:
-        done = subprocess.run([python, "-I", "-c", program], capture_output=True, text=True, timeout=30, check=True)
+        done = subprocess.run([python, "-I", "-c", _ASK], capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError) as err:
         raise EngineError("the engine's Python does not run", on=str(python), seen=err,
                           next_step="mend engine_python in settings.toml") from err  # fmt: skip
-    return done.stdout
-
-
-def site_packages(python: Path) -> Path:
-    """Where an interpreter keeps its packages. EngineError if there is no interpreter."""
-    ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    return Path(_asked(python, ask).strip())
+    found: dict[str, str | None] = json.loads(done.stdout)
+    return found
 
 
 def shim(cache: Path, version: str) -> Path:
