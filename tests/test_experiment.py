@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from recipectl import experiment
+from recipectl.bench import protocol
 from recipectl.bench.compare import Judged
 from recipectl.bench.resample import Interval
 from recipectl.errors import UsageError
 from recipectl.experiment import Outcome, Stage
+from recipectl.recipe import catalog
+from recipectl.settings import load
+from tests.conftest import ROOT
 
 CONTRACT = """
 schema: recipectl.experiment/1
@@ -138,3 +144,30 @@ def test_contracts_that_are_wrong(change: tuple[str, str], words: str) -> None:
 
 def test_the_hash_is_over_the_bytes() -> None:
     assert experiment.parse(CONTRACT, "c")[1] != experiment.parse(CONTRACT + "# a note\n", "c")[1]
+
+
+@pytest.mark.parametrize("file", sorted(ROOT.glob("recipes/*/*.yaml")), ids=lambda p: f"{p.parent.name}/{p.name}")
+def test_every_contract_of_the_recipes_can_run(file: Path) -> None:
+    if "schema: recipectl.experiment/1" not in file.read_text():
+        return
+    contract, _ = experiment.parse(file.read_text(), str(file))
+    entry = catalog.find(load(), str(file.parent / "recipe.yaml"))
+    recipe = catalog.load(entry)
+    assert contract.recipe == recipe.name
+    for arm in contract.arms.values():
+        recipe.lane(contract.lane, arm.variant)
+    for stage in contract.stages:
+        for name in (stage.protocol, stage.extension):
+            assert name is None or name in protocol.names()
+
+
+def test_the_recipes_own_contract_of_the_first_seed_stops_there_too() -> None:
+    text = (ROOT / "recipes" / "glm53-gb300-uva" / "contract.yaml").read_text()
+    contract, digest = experiment.parse(text, "contract.yaml")
+    done = [Outcome("geometry", "PASS", "x"), Outcome("startup", "PASS", "x", amended=("args.enforce_eager=true",))]
+    stage = experiment.next_stage(contract, done)
+    assert stage is not None and stage.kind == "acceptance"
+    done.append(experiment.judge_acceptance(stage, ROWS, 4, contract.confidence, extended=False))
+    outcomes = experiment.finish(contract, done)
+    assert [o.status for o in outcomes] == ["PASS", "PASS", "FAIL", "NOT_RUN", "NOT_RUN", "NOT_RUN"]
+    assert contract.restore
