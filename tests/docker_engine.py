@@ -178,6 +178,10 @@ def python_rootfs(extra: dict[str, bytes] | None = None) -> bytes:
     return out.getvalue()
 
 
+# lscpu: the CPU engine of vLLM asks it for cores and memory nodes.
+_TOOLS = ("/bin/sh", "/bin/cat", "/usr/bin/lscpu")
+
+
 def add_python(tar: tarfile.TarFile, *more: Path) -> None:
     """Add the interpreter, its library and every shared library that these and `more` load."""
     base = Path(sys.base_prefix)
@@ -187,8 +191,8 @@ def add_python(tar: tarfile.TarFile, *more: Path) -> None:
     interpreter = base / "bin" / version
     tar.add(interpreter, arcname=str(interpreter).lstrip("/"))
     tar.add(library, arcname=str(library).lstrip("/"), filter=lambda i: None if skip.search("/" + i.name) else i)
-    binaries = [interpreter, *(library / "lib-dynload").glob("*.so"), Path("/bin/sh"), Path("/bin/cat"), *more]
-    for tool in ("/bin/sh", "/bin/cat"):
+    binaries = [interpreter, *(library / "lib-dynload").glob("*.so"), *map(Path, _TOOLS), *more]
+    for tool in _TOOLS:
         tar.add(Path(tool).resolve(), arcname=tool.lstrip("/"))
     packaged = {p.parent for p in more}
     for shared in sorted(_shared_libraries(binaries)):
