@@ -163,7 +163,7 @@ def test_every_contract_of_the_recipes_can_run(file: Path) -> None:
 
 def test_the_recipes_own_contract_of_the_first_seed_stops_there_too() -> None:
     text = (ROOT / "recipes" / "glm53-gb300-uva" / "contract.yaml").read_text()
-    contract, digest = experiment.parse(text, "contract.yaml")
+    contract, _digest = experiment.parse(text, "contract.yaml")
     done = [Outcome("geometry", "PASS", "x"), Outcome("startup", "PASS", "x", amended=("args.enforce_eager=true",))]
     stage = experiment.next_stage(contract, done)
     assert stage is not None and stage.kind == "acceptance"
