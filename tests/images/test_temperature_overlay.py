@@ -1,0 +1,53 @@
+"""vllm-cpu-temperature by our own bench: tiny-dflash at temperature 0.8, as published and on the patched copy."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT, Cli
+
+pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.timeout(2400)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The embedded default, copied: a test never writes into the checkout."""
+    shutil.copytree(ROOT / "recipes" / "tiny-dflash", tmp_path / "recipes" / "tiny-dflash")
+    return tmp_path / "recipes"
+
+
+def measured(cli: Cli, folder: Path, *variant: str) -> tuple[int, dict[str, Any]]:
+    """Serve, bench counting at 0.8, stop; the bench's exit code and answer."""
+    root = ("--recipes", str(folder))
+    served = cli(*root, "serve", "tiny-dflash", *variant, timeout=900)
+    try:
+        assert served.returncode == 0, served.stdout + served.stderr
+        done = cli(*root, "bench", "tiny-dflash", "--phases", "counting", "--temperature", "0.8", "--rounds", "1",
+                   "--concurrency", "1", "--max-tokens", "120", "--json", timeout=600)  # fmt: skip
+        return done.returncode, json.loads(done.stdout)
+    finally:
+        cli(*root, "stop", "--all", "--force", timeout=120)
+
+
+def test_before_and_after(cli: Cli, folder: Path) -> None:
+    locked = cli("--recipes", str(folder), "lock", "tiny-dflash")
+    assert locked.returncode == 0, locked.stderr
+    code, before = measured(cli, folder)
+    assert code == 9, "the bench itself calls the run void"
+    assert "draft tokens accepted" in json.dumps(before) and "temperature 0.8" in json.dumps(before)
+    code, after = measured(cli, folder, "--variant", "temperature")
+    assert code == 0, after
+    assert _lengths(after) and min(_lengths(after)) > 4.0, "counting is accepted again"
+
+
+def _lengths(value: Any) -> list[float]:
+    """Every pooled acceptance length in a result document."""
+    if isinstance(value, dict):
+        here = [float(v) for k, v in value.items() if k == "acceptance_length" and isinstance(v, int | float)]
+        return here + [x for v in value.values() for x in _lengths(v)]
+    return [x for v in value for x in _lengths(v)] if isinstance(value, list) else []
