@@ -190,7 +190,8 @@ def _sampled(c: Context, a: Acceptance) -> Result:
     if fault:
         return Result("temperature", "KNOWN_FAULT", f"{fault.name}: {fault.meaning}", seen=seen, fix=fault.fix)
     return Result("temperature", "FAIL", "speculation is broken at temperature > 0", seen=seen,
-                  expected=f"more than {DEAD_ACCEPTANCE:.0%} accepted", fix="serve it greedily, or declare the fault in the recipe")  # fmt: skip
+                  expected=f"more than {DEAD_ACCEPTANCE:.0%} accepted",
+                  fix="serve it greedily, or declare the fault in the recipe")  # fmt: skip
 
 
 def needle(c: Context) -> Sequence[Result]:

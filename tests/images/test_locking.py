@@ -94,8 +94,8 @@ def test_what_cannot_be_resolved_is_a_warning(settings: Settings, error: Excepti
 
 
 def test_an_overlay_is_locked_with_its_base_and_its_table(settings: Settings, work: Path) -> None:
-    write_overlay(work, families=["sm121"], base={"distribution": ["toy"], "version": "1.0", "site_packages": "/opt/site",
-                                                  "image": {"ref": "a/b:1"}})  # fmt: skip
+    base = {"distribution": ["toy"], "version": "1.0", "site_packages": "/opt/site", "image": {"ref": "a/b:1"}}
+    write_overlay(work, families=["sm121"], base=base)
     found = lock_images(settings, [("sm121", lane(overlay="toy-overlay"))], None, Registry())  # type: ignore[arg-type]
     held = found.overlays["toy-overlay"]
     assert held.base == LockedImage(ref="a/b:1", digest=ONE, platform="linux/arm64")
