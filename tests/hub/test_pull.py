@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -43,12 +44,14 @@ def paused_pull(pair: Pair, at: int) -> tuple[subprocess.Popen[str], Fault]:
     process = pair.start(
         "pull", "pair", "--sm", "cpu", "--accept-license", "CC-BY-NC-ND-4.0", RECIPECTL_HUB_TIMEOUT_S="60"
     )
-    wait_for(lambda: any(p.stat().st_size == at >> 20 << 20 for p in (pair.cache / "partial").glob("*.part")))
+    wait_for(lambda: _part(pair).exists() and _part(pair).stat().st_size == at >> 20 << 20)
     return process, fault
 
 
 def _part(pair: Pair) -> Path:
-    return max((pair.cache / "partial").glob("*.part"), key=lambda p: p.stat().st_size)
+    """The part of the first shard: it lies under the sha256 it is to have."""
+    body = pair.target.commits[pair.target.refs["main"]][SHARD]
+    return pair.cache / "partial" / f"{hashlib.sha256(body).hexdigest()}.part"
 
 
 def test_first_pull_pins_and_fetches_what_the_recipe_asks_for(pair: Pair) -> None:
