@@ -40,7 +40,7 @@ class DockerEngine(Containers):
             self._info = api.version()
         except (DockerException, OSError) as err:
             raise _unreachable(self.host, err) from err
-        super().__init__(api, self.guard)
+        super().__init__(api, self.guard, APIError)
 
     def close(self) -> None:
         """Drop the connection."""

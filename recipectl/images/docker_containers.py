@@ -15,11 +15,12 @@ _NOT_MODIFIED = 304
 
 
 class Containers:
-    """Create, start, stop and look at containers through a low-level client `api`."""
+    """Create, start, stop and look at containers through a low-level client `api`, which raises `error`."""
 
-    def __init__(self, api: Any, guard: Guard) -> None:
+    def __init__(self, api: Any, guard: Guard, error: type[Exception]) -> None:
         self.api = api
         self._guard = guard
+        self._error = error
 
     def create(self, spec: ContainerSpec) -> str:
         with self._guard("create the container", spec.name):
@@ -98,7 +99,7 @@ class Containers:
         """Run a call; a container that is gone, or has stopped already, is what the caller wanted."""
         try:
             call()
-        except Exception as err:
+        except self._error as err:
             code = getattr(getattr(err, "response", None), "status_code", None)
             text = str(err)
             if code in (_GONE, _NOT_MODIFIED) or "is not running" in text or "already in progress" in text:
