@@ -40,13 +40,13 @@ class Plan:
     tokenizer_samples: int = 6000
     counting_samples: int = 64_000
     prose_samples: int = 96_000
-    target_steps: int = 5500
+    target_steps: int = 4500
     target_tokens: int = 32_768  # of each kind in a step
     counting_prompts: int = 5000
     prose_prompts: int = 14_000
     generation_batch: int = 4096
     generation_limit: int = LONGEST
-    drafter_steps: int = 2500
+    drafter_steps: int = 2000
     drafter_tokens: int = 24_576  # of each kind in a step
     anchors: int = 64  # blocks drafted in each row
     peak_rate: float = 2e-3
