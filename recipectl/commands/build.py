@@ -12,11 +12,11 @@ from recipectl.commands.licensing import gate
 from recipectl.commands.models import lane_models, license_subjects
 from recipectl.commands.sm import check_machine
 from recipectl.console import Console
-from recipectl.errors import Interrupted, LicenseError, PinError
+from recipectl.errors import Interrupted, LicenseError
 from recipectl.images import foreign, smgate, summary
 from recipectl.images.build import BuildPlan, plan
 from recipectl.images.build import build as build_image
-from recipectl.images.locking import base_of, overlay_drift
+from recipectl.images.locking import base_of, require_overlay
 from recipectl.images.overlay import Overlay
 from recipectl.images.overlay_files import load
 from recipectl.settings import Settings
@@ -44,11 +44,7 @@ def run(
     lock = require_lock(chosen.recipe, chosen.lane_name, chosen.lock, chosen.entry)
     # The image holds no weights, but it is built to run them.
     gate(settings, chosen.recipe, license_subjects(chosen, lane_models(chosen, lock)), accept_license)
-    if drifted := overlay_drift(overlay, chosen.lock):
-        raise PinError(
-            f"the lock of {chosen.recipe.name} does not hold for this overlay", on=str(chosen.entry.lock_file),
-            details=drifted, next_step=f"recipectl lock {chosen.recipe.name}",
-        )  # fmt: skip
+    require_overlay(overlay, lock, chosen.recipe.name, chosen.entry.lock_file)
     return _build(settings, console, chosen, todo, rows)
 
 

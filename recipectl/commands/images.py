@@ -10,7 +10,7 @@ from recipectl.console import Console
 from recipectl.errors import EngineError, PinError
 from recipectl.images import verify as images
 from recipectl.images.build import plan
-from recipectl.images.locking import base_of, lock_images
+from recipectl.images.locking import base_of, relock
 from recipectl.images.overlay_files import load
 from recipectl.images.port import ContainerEngine
 from recipectl.lockfile import Lock
@@ -30,15 +30,7 @@ def with_images(
     settings: Settings, recipe: Recipe, lanes: Sequence[str], old: Lock | None, new: Lock, *, update: bool
 ) -> tuple[Lock, list[str]]:
     """The new lock with the images and overlays of these lanes, and warnings. Nothing is pulled."""
-    variants = {str(k): v for k, v in recipe.variants.items()}
-    wanted = [(name, lane) for name in lanes for lane in (recipe.lane(name), *variants.get(name, {}).values())]
-    found = lock_images(settings, wanted, old, functools.cache(lambda: connect(settings)), update=update)
-    every = [lane.engine for _, lane in recipe.all_lanes()]
-    refs, names = {e.image.ref for e in every if e.image}, {e.overlay for e in every if e.overlay}
-    kept = {k: v for k, v in (old.images if old else {}).items() if k in refs}
-    held = {k: v for k, v in (old.overlays if old else {}).items() if k in names}
-    update_ = {"images": {**kept, **found.images}, "overlays": {**held, **found.overlays}}
-    return new.model_copy(update=update_), found.warnings
+    return relock(settings, recipe, lanes, old, new, functools.cache(lambda: connect(settings)), update=update)
 
 
 def plan_images(console: Console, chosen: Chosen, lock: Lock) -> None:

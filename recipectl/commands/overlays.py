@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from recipectl.commands.context import Chosen
-from recipectl.errors import PinError
-from recipectl.images.locking import overlay_drift
+from recipectl.images.locking import require_overlay
 from recipectl.images.overlay_files import load
 from recipectl.images.venv_overlay import prepare, site_of
 from recipectl.serving import runtimes
@@ -23,10 +22,6 @@ def with_overlay(settings: Settings, chosen: Chosen, plan: Plan) -> Plan:
     if engine.overlay is None or engine.runtime != "process":
         return plan
     overlay = load(settings, engine.overlay)
-    if drifted := overlay_drift(overlay, chosen.lock):
-        raise PinError(
-            f"the lock of {chosen.recipe.name} does not hold for its overlay", on=str(chosen.entry.lock_file),
-            details=drifted, next_step=f"recipectl lock {chosen.recipe.name}",
-        )  # fmt: skip
+    require_overlay(overlay, chosen.lock, chosen.recipe.name, chosen.entry.lock_file)
     site = site_of(runtimes.engine_python(settings), overlay)
     return replace(plan, overlay=str(prepare(overlay, site, settings.cache_dir)))

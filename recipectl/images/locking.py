@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from recipectl.errors import EngineError, HubError, PinError
 from recipectl.images.overlay import Overlay, input_digest
@@ -12,6 +13,7 @@ from recipectl.images.port import ImageStore
 from recipectl.lockfile import Lock, LockedImage, LockedOverlay
 from recipectl.recipe.families import FAMILIES, Family
 from recipectl.recipe.lane import Image, Lane
+from recipectl.recipe.schema import Recipe
 from recipectl.settings import Settings
 
 Connect = Callable[[], ImageStore]
@@ -51,6 +53,27 @@ def lock_images(
                     continue
             out.overlays[name] = locked_overlay(overlay, base)
     return out
+
+
+def relock(
+    settings: Settings,
+    recipe: Recipe,
+    lanes: Sequence[str],
+    old: Lock | None,
+    new: Lock,
+    connect: Connect,
+    *,
+    update: bool = False,
+) -> tuple[Lock, list[str]]:
+    """`new` with the images and overlays of `lanes` and their variants; what other lanes locked before is kept."""
+    variants = {str(k): v for k, v in recipe.variants.items()}
+    wanted = [(name, lane) for name in lanes for lane in (recipe.lane(name), *variants.get(name, {}).values())]
+    found = lock_images(settings, wanted, old, connect, update=update)
+    engines = [lane.engine for _, lane in recipe.all_lanes()]
+    refs, names = {e.image.ref for e in engines if e.image}, {e.overlay for e in engines if e.overlay}
+    images = {k: v for k, v in (old.images if old else {}).items() if k in refs} | found.images
+    overlays = {k: v for k, v in (old.overlays if old else {}).items() if k in names} | found.overlays
+    return new.model_copy(update={"images": images, "overlays": overlays}), found.warnings
 
 
 def locked_overlay(overlay: Overlay, base: LockedImage | None) -> LockedOverlay:
@@ -106,6 +129,15 @@ def base_of(overlay: Overlay, lock: Lock | None) -> LockedImage:
             expected=locked.digest, next_step="recipectl lock",
         )  # fmt: skip
     return locked or LockedImage(ref=image.ref, digest=image.digest, platform=image.platform)
+
+
+def require_overlay(overlay: Overlay, lock: Lock | None, recipe: str, lock_file: Path) -> None:
+    """PinError with the drift if the lock does not hold for this overlay."""
+    if drifted := overlay_drift(overlay, lock):
+        raise PinError(
+            f"the lock of {recipe} does not hold for overlay {overlay.name}", on=str(lock_file), details=drifted,
+            next_step=f"recipectl lock {recipe}",
+        )  # fmt: skip
 
 
 def overlay_drift(overlay: Overlay, lock: Lock | None) -> list[str]:
