@@ -73,19 +73,25 @@ def stream_rate(stream: Stream, protocol: Protocol) -> float | None:
             return None
 
 
-def rates(waves: Sequence[Sequence[Stream]], protocol: Protocol, concurrency: int, delta: Delta | None) -> Rates:
-    """The figures of one block from its waves and its counters."""
+def rates(
+    waves: Sequence[Sequence[Stream]], protocol: Protocol, concurrency: int, delta: Delta | None,
+    a: Acceptance | None, gauge: Accepted | None,
+) -> Rates:  # fmt: skip
+    """The figures of one block from its waves, its counters and its acceptance (counted, or a sampled gauge)."""
     streams = [s for wave in waves for s in wave]
     run = stats.pooled_rate([stats.run_window(w) for w in waves])
     if protocol.formula == "output-over-wall":
         tok_s = run / concurrency if run else None
     else:
         tok_s = stats.median([stream_rate(s, protocol) for s in streams])
-    a = delta.acceptance if delta else None
     done = [s for s in streams if s.ok]
     later = sum((s.n or 0) - s.n_first for s in done)
     # D counts the drafts of failed streams too, so a block with one has no emitted length and no step time.
-    steps = later if a is None else a.drafts if trimmed(streams, a) is not None else None
+    steps: int | None = None
+    if a is not None:
+        steps = a.drafts if trimmed(streams, a) is not None else None
+    elif gauge is None:  # no speculation: one token a step
+        steps = later
     seconds = sum(s.chunks[-1].t - s.chunks[0].t for s in done if s.chunks) / stats.NS
     return Rates(
         tok_s=tok_s,
@@ -94,7 +100,7 @@ def rates(waves: Sequence[Sequence[Stream]], protocol: Protocol, concurrency: in
         agg_decode=stats.pooled_rate([stats.decode_window(w) for w in waves]),
         agg_run=run,
         ttft_s=stats.median([stats.ttft_s(s) for s in streams]),
-        acceptance_length=a.length if a else None,
+        acceptance_length=a.length if a else gauge.length if gauge else None,
         emitted_length=later / steps if a and steps else None,
         step_ms=1e3 * seconds / steps if steps and seconds else None,
         server_step_ms=1e3 * delta.step_s if delta and delta.step_s else None,
@@ -141,9 +147,18 @@ def pooled(blocks: Sequence[Block]) -> Acceptance | None:
     counted = [
         Acceptance(a.drafts, a.proposed, a.accepted, tuple(a.per_position), a.source)
         for b in blocks
-        if (a := b.acceptance) is not None
+        if (a := b.acceptance) is not None and a.source != "gauge"
     ]
     return reduce(add, counted) if counted else None
+
+
+def _sampled(blocks: Sequence[Block]) -> Accepted | None:
+    """The median gauge of the blocks, where that is all there is."""
+    gauges = [a for b in blocks if (a := b.acceptance) is not None and a.source == "gauge"]
+    if not gauges:
+        return None
+    return gauges[0].model_copy(update={"length": stats.median([g.length for g in gauges]),
+                                        "rate": stats.median([g.rate for g in gauges])})  # fmt: skip
 
 
 def cell(phase_name: str, concurrency: int, blocks: Sequence[Block], *, max_num_seqs: int | None) -> Cell:
@@ -163,7 +178,7 @@ def cell(phase_name: str, concurrency: int, blocks: Sequence[Block], *, max_num_
         void_rounds=len(blocks) - len(valid),
         failed_streams=sum(r.failure is not None for b in blocks for r in b.requests),
         rates=Rates(**middle),
-        acceptance=accepted(total),
+        acceptance=accepted(total) or _sampled(valid),
         cv_tok_s=stats.cv(speeds),
         queueing=max_num_seqs is not None and concurrency > max_num_seqs,
         count=None if not counts else f"number {wrong.wrong_at} is {wrong.seen!r}" if wrong else "exact",
@@ -182,13 +197,17 @@ def block(
     started: str,
     delta: Delta | None,
     seen: validity.Seen,
+    gauge: Accepted | None,
     client: dict[str, Json],
 ) -> Block:
-    """A whole block of the result file from what was sent and what was seen."""
+    """A whole block of the result file from what was sent and what was seen.
+
+    Acceptance comes from the counters; where the server exposes none, from the requests themselves, else the gauge.
+    """
     phase = protocol.phases[phase_name]
     flat = [s for wave in sent for s in wave]
     streams = [s.stream for s in flat]
-    a = delta.acceptance if delta else None
+    a = (delta.acceptance if delta else None) or (None if delta else seen.request_acceptance)
     return Block(
         phase=phase_name,
         concurrency=concurrency,
@@ -199,12 +218,12 @@ def block(
         void=validity.void(seen),
         warnings=validity.warnings(seen),
         requests=[request(s, phase, protocol) for s in flat],
-        acceptance=accepted(a),
+        acceptance=accepted(a) or gauge,
         acceptance_by_engine={e: x for e, v in (delta.per_engine if delta else {}).items() if (x := accepted(v))},
         request_acceptance=accepted(seen.request_acceptance),
         prefix_hits=delta.prefix_hits if delta else None,
         trimmed=trimmed(streams, a),
-        rates=rates([[s.stream for s in wave] for wave in sent], protocol, concurrency, delta),
+        rates=rates([[s.stream for s in wave] for wave in sent], protocol, concurrency, delta, a, gauge),
         client=client,
         clocks=dict(seen.clocks),
     )

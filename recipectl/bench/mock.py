@@ -2,8 +2,7 @@
 
 All live streams get one chunk a step, as a batched engine gives them; a chunk bears 1 + (accepted drafts) tokens. The
 server notes when it wrote what (`GET /truth`), on the same monotonic clock as the client, so every figure that a
-client reports has a true value to be held against. It speaks HTTP by hand because a web framework would be the
-bottleneck at 256 streams.
+client reports has a true value to be held against. `mockhttp` is its HTTP side.
 
 Faults are asked for inside a prompt: `[[error]]` an error object in band, `[[die]]` the connection breaks,
 `[[http500]]`, `[[no-usage]]`, `[[no-done]]`, `[[no-finish]]`, `[[zero]]` no token at all, `[[empty]]` tokens without
@@ -12,14 +11,13 @@ text, `[[merge]]` the events of two steps in one write, `[[plain]]` neither toke
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Protocol
 
 # Per-position acceptance of the published E drafter card (K 7): length 3.569. The self-test's default.
 RATES = (0.744, 0.545, 0.405, 0.306, 0.237, 0.185, 0.147)
@@ -32,7 +30,7 @@ FAULTS = ("error", "die", "http500", "no-usage", "no-done", "no-finish", "zero",
 class Config:
     """`step_s` between steps; `rates` unconditional acceptance by position, empty for a server without speculation.
 
-    `refuses` are body fields that get HTTP 400; `metrics` False hides /metrics.
+    `refuses` are body fields that get HTTP 400; `metrics` False hides /metrics; `sglang` exposes its gauges instead.
     """
 
     step_s: float = 0.02
@@ -41,6 +39,7 @@ class Config:
     refuses: Sequence[str] = ()
     metrics: bool = True
     per_request: bool = True
+    sglang: bool = False
     seed: int = 0
 
 
@@ -94,6 +93,10 @@ class Engine:
     def exposition(self) -> str:
         """What /metrics says, under vLLM's names."""
         c = self.counters
+        if self.config.sglang:
+            length = 1 + sum(self.config.rates) if self.live else 0.0
+            running = len(self.live)
+            return f"sglang:num_running_reqs {running}\nsglang:num_queue_reqs 0\nsglang:spec_accept_length {length}\n"
         label = f'engine="0",model_name="{self.config.model}"'
         rows = [
             f"process_start_time_seconds {self.start}",
@@ -118,10 +121,22 @@ class Engine:
         return "\n".join(rows) + "\n"
 
 
+class Answer(Protocol):
+    """The HTTP side of one stream (`mockhttp.Http`)."""
+
+    open: bool
+
+    def event(self, value: dict[str, Any]) -> None: ...
+    def chunk(self, data: bytes) -> None: ...
+    def finish(self, data: bytes = b"", *, done: bool) -> None: ...
+    def drop(self) -> None: ...
+    def answer(self, status: int, value: object) -> None: ...
+
+
 class Stream:
     """One request in the batch."""
 
-    def __init__(self, engine: Engine, http: Http, body: dict[str, Any]) -> None:
+    def __init__(self, engine: Engine, http: Answer, body: dict[str, Any]) -> None:
         self.engine, self.http, self.body = engine, http, body
         text = json.dumps(body.get("messages") or body.get("prompt") or "")
         self.faults = {f for f in FAULTS if f"[[{f}]]" in text}
@@ -268,121 +283,6 @@ class Stream:
         return out
 
 
-class Http(asyncio.Protocol):
-    """HTTP/1.1 with keep-alive, by hand: just what the client needs."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.buffer = b""
-        self.open = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-        self.open = True
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.open = False
-
-    def data_received(self, data: bytes) -> None:
-        self.buffer += data
-        while b"\r\n\r\n" in self.buffer:
-            head, _, rest = self.buffer.partition(b"\r\n\r\n")
-            length = next((int(line.split(b":")[1]) for line in head.split(b"\r\n")
-                           if line.lower().startswith(b"content-length:")), 0)  # fmt: skip
-            if len(rest) < length:
-                return
-            self.buffer = rest[length:]
-            method, path, _ = head.split(b"\r\n")[0].decode().split(" ", 2)
-            self._route(method, path, rest[:length])
-
-    def _route(self, method: str, path: str, body: bytes) -> None:
-        config = self.engine.config
-        if method == "POST" and path in ("/v1/chat/completions", "/v1/completions"):
-            self._generate(json.loads(body))
-        elif path == "/v1/models":
-            self.answer(200, {"object": "list", "data": [{"id": config.model, "object": "model"}]})
-        elif path == "/metrics" and config.metrics:
-            self.reply(200, self.engine.exposition().encode(), "text/plain; version=0.0.4")
-        elif path == "/truth":
-            self.answer(200, {"streams": [vars(t) for t in self.engine.truth], "cpu_s": time.process_time()})
-        elif path == "/version":
-            self.answer(200, {"version": "mock"})
-        elif path == "/health":
-            self.reply(200, b"", "text/plain")
-        else:
-            self.answer(404, {"error": {"message": f"no {path}"}})
-
-    def _generate(self, body: dict[str, Any]) -> None:
-        refused = next((f for f in self.engine.config.refuses if f in json.dumps(body)), None)
-        if refused:
-            self.answer(400, {"error": {"message": f"unknown field {refused}"}})
-            return
-        if body.get("model") != self.engine.config.model:
-            self.answer(404, {"error": {"message": f"The model `{body.get('model')}` does not exist."}})
-            return
-        stream = Stream(self.engine, self, body)
-        if "http500" in stream.faults:
-            self.answer(500, {"error": {"message": "asked for"}})
-            return
-        if stream.whole is None:
-            self.transport.write(
-                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-            )
-        self.engine.live.append(stream)
-
-    def event(self, value: dict[str, Any]) -> None:
-        """One server-sent event."""
-        self.chunk(sse(value))
-
-    def chunk(self, data: bytes) -> None:
-        """One HTTP chunk in one write."""
-        if self.open:
-            self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
-
-    def finish(self, data: bytes = b"", *, done: bool) -> None:
-        """The last data, `[DONE]` if wished, and the end of the response, in one write."""
-        data += b"data: [DONE]\n\n" if done else b""
-        if self.open:
-            self.transport.write((b"%x\r\n%b\r\n" % (len(data), data) if data else b"") + b"0\r\n\r\n")
-
-    def drop(self) -> None:
-        """Break the connection in the middle of the response."""
-        self.transport.abort()
-
-    def answer(self, status: int, value: object) -> None:
-        """A JSON response."""
-        self.reply(status, json.dumps(value).encode(), "application/json")
-
-    def reply(self, status: int, data: bytes, kind: str) -> None:
-        """A whole response."""
-        head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n\r\n"
-        self.transport.write(head.encode() + data)
-
-
 def sse(value: dict[str, Any]) -> bytes:
     """One event as bytes."""
     return b"data: " + json.dumps(value, separators=(",", ":")).encode() + b"\n\n"
-
-
-async def serve(config: Config, port: int = 0) -> tuple[asyncio.Server, Engine, int]:
-    """Start on a loopback port; the server, its engine and the port."""
-    engine = Engine(config)
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Http(engine), "127.0.0.1", port, backlog=1024)
-    engine.task = loop.create_task(engine.run())  # type: ignore[attr-defined]
-    return server, engine, server.sockets[0].getsockname()[1]
-
-
-async def _main(config: Config, port: int) -> None:
-    server, _, port = await serve(config, port)
-    print(port, flush=True)
-    async with server:
-        await server.serve_forever()
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="the mock server of `recipectl bench --selftest`")
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--config", default="{}", help="fields of Config as JSON")
-    arguments = parser.parse_args()
-    asyncio.run(_main(Config(**json.loads(arguments.config)), arguments.port))

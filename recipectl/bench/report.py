@@ -59,6 +59,8 @@ def _measured(result: Result, m: Measured) -> Iterator[str]:
 def cell_notes(result: Result, cell: Cell) -> Iterator[str]:
     """What the columns of a cell do not hold."""
     where = f"{cell.phase} c={cell.concurrency}"
+    if cell.acceptance and cell.acceptance.source == "gauge":
+        yield f"{where}: acceptance is the median of SGLang's gauge, sampled during decode; it is no count"
     if cell.count:
         yield f"{where} counting: {cell.count}"
     if cell.queueing:

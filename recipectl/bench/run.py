@@ -15,7 +15,7 @@ from pathlib import Path
 
 from recipectl import __version__
 from recipectl.bench import body as bodies
-from recipectl.bench import discover, measure, rig, sse, stats, validity
+from recipectl.bench import discover, gauges, measure, rig, sse, stats, validity
 from recipectl.bench.acceptance import Scrape, delta, parse_metrics
 from recipectl.bench.client import Client, Cost, connect
 from recipectl.bench.files import Files
@@ -138,8 +138,10 @@ class Session:
         quiet_before = await self._quiet(client)
         before = await self._scrape(client)
         log = rig.LogWatch(self.target.log)
+        engine = self.found.engine if self.found else None
         with rig.clock_watch(self.target.gpu) as clocks:
-            waves, cost = await self._waves(client, protocol, phase, name, c, round_)
+            async with gauges.watch(client, engine) as gauge:
+                waves, cost = await self._waves(client, protocol, phase, name, c, round_)
         quiet_after = await self._quiet(client)
         streams = [s.stream for wave in waves for s in wave]
         after = await self._settled(client, before, streams)
@@ -151,7 +153,7 @@ class Session:
         )  # fmt: skip
         block = measure.block(
             sent=waves, protocol=protocol, phase_name=name, concurrency=c, round_=round_, boot=self._boot(),
-            arm=self.target.arm, started=started, delta=moved, seen=seen,
+            arm=self.target.arm, started=started, delta=moved, seen=seen, gauge=gauge.accepted(),
             client={"core": cost.core, "lag_p99_ms": 1e3 * cost.lag_p99_s, "late_connections": cost.late_connections},
         )  # fmt: skip
         self.cost = self.cost + Cost(cost.wall_s, cost.cpu_s, [], cost.late_connections)
@@ -225,6 +227,8 @@ class Session:
         return parse_metrics(text, self.found.model)
 
     def _speculates(self) -> bool:
+        if self.found and self.found.engine == "sglang":
+            return False  # it counts no drafts: the rules over counters cannot hold there
         if self.target.speculates is not None:
             return self.target.speculates
         return bool(self.found and self.found.scrape and self.found.scrape.speculates())

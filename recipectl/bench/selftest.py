@@ -119,7 +119,7 @@ def lines(report: Report) -> list[str]:
 @contextmanager
 def mock_server(config: Config) -> Iterator[str]:
     """The mock in a process of its own: in ours it would share the event loop that is measured."""
-    argv = [sys.executable, "-m", "recipectl.bench.mock", "--config", json.dumps(asdict(config))]
+    argv = [sys.executable, "-m", "recipectl.bench.mockhttp", "--config", json.dumps(asdict(config))]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

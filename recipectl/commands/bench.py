@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from recipectl import provenance, receipts
-from recipectl.bench import export as exports
-from recipectl.bench import html, receipt, report
+from recipectl import provenance
+from recipectl.bench import receipt, report
 from recipectl.bench import run as bench_run
-from recipectl.bench.files import CHUNKS, RESULT
+from recipectl.bench.files import RESULT
 from recipectl.bench.result import Result
 from recipectl.bench.target import Job, of_deployment, of_url
-from recipectl.commands import checkups
-from recipectl.commands.context import choose, write_receipt
+from recipectl.commands import checkups, results
+from recipectl.commands.context import choose
 from recipectl.commands.models import ensure_verified
 from recipectl.console import Console
 from recipectl.errors import BenchError, UsageError
-from recipectl.fsio import sha256_file, write_atomic, write_json
 from recipectl.gpu import gpus
 from recipectl.serving import deployments
 from recipectl.settings import Settings
@@ -62,18 +60,11 @@ def run(
     for line in report.lines(result):
         console.print(line)
     if out is not None or export is not None:
-        _extras(result, folder, export)
-    path = keep(settings, result, folder, work)
+        results.extras(result, folder, export)
+    path = results.keep(settings, result, folder, work)
     console.notice(f"result: {folder / RESULT}\nreceipt: {path}")
     console.document({"receipt": str(path), "folder": str(folder), **receipt.seen(result, folder)})
     return verdict(result)
-
-
-def _extras(result: Result, folder: Path, export: str | None) -> None:
-    """The HTML report beside the result, and the result in another tool's shape."""
-    write_atomic(folder / "report.html", html.page(result, html.read_chunks(folder / CHUNKS)))
-    for name, flat in exports.vllm(result).items() if export == "vllm" else ():
-        write_json(folder / name, flat)
 
 
 def _job(
@@ -104,17 +95,6 @@ def numbers(text: str | None) -> list[int] | None:
     if not found or min(found) < 1:
         raise UsageError("this is no list of stream counts", seen=f"--concurrency {text}", expected="such as 1,2,4")
     return found
-
-
-def keep(settings: Settings, result: Result, folder: Path, work: Job) -> Path:
-    """Write the receipt of a run; its path."""
-    made = receipts.Receipt(
-        kind="bench", recipe=result.recipe, lane=result.lane, started=result.started, ended=result.ended,
-        subjects=(*work.subjects, *receipt.subjects(sha256_file(folder / RESULT))),
-        ran={"argv": result.server.argv, "protocols": {m.protocol.name: m.digest for m in result.measured}},
-        seen=receipt.seen(result, folder), notes=result.notes, partial=result.partial,
-    )  # fmt: skip
-    return write_receipt(settings, made)
 
 
 def verdict(result: Result) -> int:

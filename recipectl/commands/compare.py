@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
-from recipectl.bench import compare, files, published, receipt
+from recipectl.bench import compare, published
 from recipectl.bench.result import Result
-from recipectl.commands.context import receipts_dir
+from recipectl.commands import results
 from recipectl.console import Console
 from recipectl.errors import RegressionError, UsageError
-from recipectl.receipts import load
 from recipectl.recipe import catalog
 from recipectl.settings import Settings
 
@@ -22,8 +18,8 @@ def run(settings: Settings, console: Console, *, a: str, b: str | None, against:
             "compare takes two results, or one and --against published", next_step="recipectl compare --help"
         )
     if against is not None:
-        return _published(settings, console, read(settings, a))
-    left, right = read(settings, a), read(settings, b or "")
+        return _published(settings, console, results.read(settings, a))
+    left, right = results.read(settings, a), results.read(settings, b or "")
     judged = compare.compare(left, right)
     worse = compare.regressions(judged)
     console.print(f"A {_title(left)}\nB {_title(right)}")
@@ -38,20 +34,6 @@ def run(settings: Settings, console: Console, *, a: str, b: str | None, against:
     console.print("regression: " + ("; ".join(worse) if worse else "none"))
     console.document({"judged": [vars(j) | {"effect": vars(j.effect)} for j in judged], "regressions": worse})
     return RegressionError.exit_code if worse else 0
-
-
-def read(settings: Settings, given: str) -> Result:
-    """A result from its folder, its file, or a receipt (by path or by name)."""
-    path = Path(given)
-    if not path.exists() and (kept := receipts_dir(settings) / given).exists():
-        path = kept
-    if path.is_file() and path.name != files.RESULT and '"predicateType"' in path.read_text(errors="replace"):
-        found = receipt.of(load(path.read_text(), str(path)).seen)
-        if found is None:
-            raise UsageError("this receipt holds no bench", on=str(path))
-        folder = Path(str(json.loads(path.read_text())["predicate"]["seen"].get("folder", "")))
-        return files.read(folder) if (folder / files.RESULT).exists() else found
-    return files.read(path)
 
 
 def _published(settings: Settings, console: Console, result: Result) -> int:

@@ -11,6 +11,7 @@ from recipectl.bench.run import now
 from recipectl.commands import launching, stages
 from recipectl.commands import notes as about
 from recipectl.commands.context import write_receipt
+from recipectl.commands.stand import Stand
 from recipectl.console import Console
 from recipectl.errors import BenchError, EngineError, Interrupted, RegressionError, UsageError
 from recipectl.experiment import Contract, Outcome
@@ -34,7 +35,7 @@ def run(settings: Settings, console: Console, *, file: Path, dry_run: bool) -> i
     begun = now()
     out = settings.state_dir / "experiments" / f"{begun.replace('-', '').replace(':', '')}-{contract.name}"
     write_atomic(out / "contract.yaml", text)
-    stand = stages.Stand(settings, console, contract, file, out)
+    stand = Stand(settings, console, contract, file, out)
     broken_off = False
     try:
         _measure(settings, console, stand)
@@ -59,7 +60,7 @@ def run(settings: Settings, console: Console, *, file: Path, dry_run: bool) -> i
     return verdict(outcomes)
 
 
-def _measure(settings: Settings, console: Console, stand: stages.Stand) -> None:
+def _measure(settings: Settings, console: Console, stand: Stand) -> None:
     """Every stage, and whatever happens: our servers down, the ones that ran before up again and gated."""
     before = deployments.live(settings)
     for running in before:

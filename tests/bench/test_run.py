@@ -43,12 +43,13 @@ def test_counting_and_prose(mock: Mock, tmp_path: Path, console: Console) -> Non
         (p, c, 2, 0) for p in ("counting", "prose") for c in (1, 2)]  # fmt: skip
     for m in result.measured:
         for cell in m.cells:
-            # Against the server's own clock, since a busy machine stretches the steps themselves.
-            assert cell.rates.tok_s == pytest.approx(cell.rates.server_tok_s, rel=0.1)
+            # Against the server's own clock, and widely: a busy machine stretches steps and reads alike. Counting
+            # chunks as tokens would be off by a factor of 3.6.
+            assert cell.rates.tok_s == pytest.approx(cell.rates.server_tok_s, rel=0.5)
             assert cell.acceptance is not None and cell.acceptance.length is not None
             assert 1 + sum(cell.acceptance.positions) == pytest.approx(cell.acceptance.length)
             assert cell.rates.tok_s == pytest.approx(
-                1e3 * (cell.rates.emitted_length or 0) / (cell.rates.step_ms or 1), rel=0.4
+                1e3 * (cell.rates.emitted_length or 0) / (cell.rates.step_ms or 1), rel=0.6
             )
             assert cell.failed_streams == 0
         for b in m.blocks:
@@ -85,8 +86,8 @@ def test_a_failed_stream_is_reported_and_leaves_the_rest(mock: Mock, tmp_path: P
 def test_a_server_without_speculation(mock: Mock, tmp_path: Path, console: Console) -> None:
     result = measure(mock(step_s=0.005, rates=()), tmp_path, console, [short(rounds=1)], speculates=False)
     for cell in result.measured[0].cells:
-        assert cell.acceptance is None and cell.rates.tok_s == pytest.approx(cell.rates.server_tok_s, rel=0.1)
-        assert cell.rates.step_ms == pytest.approx(1e3 / (cell.rates.tok_s or 1), rel=0.3)
+        assert cell.acceptance is None and cell.rates.tok_s == pytest.approx(cell.rates.server_tok_s, rel=0.5)
+        assert cell.rates.step_ms == pytest.approx(1e3 / (cell.rates.tok_s or 1), rel=0.6)
 
 
 def test_no_counters_on_a_server_that_should_speculate(mock: Mock, tmp_path: Path, console: Console) -> None:
@@ -138,10 +139,22 @@ def test_fields_that_a_server_refuses_are_left_out_and_named(mock: Mock, tmp_pat
     assert result.measured[0].cells[0].rounds == 1
 
 
+def test_sglang_gauges_are_sampled_and_labelled(mock: Mock, tmp_path: Path, captured: Captured) -> None:
+    result = measure(
+        mock(step_s=0.02, sglang=True), tmp_path, captured.console, [short(rounds=1)], speculates=True, k=7
+    )
+    (cell, _) = result.measured[0].cells
+    assert result.server.engine == "sglang" and cell.rounds == 1 and cell.acceptance is not None
+    assert (cell.acceptance.source, cell.acceptance.drafts) == ("gauge", 0)
+    assert cell.rates.acceptance_length == pytest.approx(3.569) and cell.rates.step_ms is None
+    assert "median of SGLang's gauge" in "\n".join(report.lines(result))
+
+
 def test_a_server_without_metrics(mock: Mock, tmp_path: Path, console: Console) -> None:
     result = measure(mock(step_s=0.005, metrics=False), tmp_path, console, [short(rounds=1)])
     (cell, _) = result.measured[0].cells
-    assert cell.rounds == 1 and cell.acceptance is None and cell.rates.tok_s is not None
+    assert cell.rounds == 1 and cell.rates.tok_s is not None
+    assert cell.acceptance is not None and cell.acceptance.source == "requests"
     assert any("/metrics answers HTTP 404" in lack for lack in result.server.lacks)
 
 
@@ -205,18 +218,32 @@ def test_a_server_behind_a_key(locked_server: str, tmp_path: Path, console: Cons
 
 
 def server_process(step_s: float) -> tuple[subprocess.Popen[str], str]:
-    argv = [sys.executable, "-m", "recipectl.bench.mock", "--config", json.dumps({"step_s": step_s})]
+    argv = [sys.executable, "-m", "recipectl.bench.mockhttp", "--config", json.dumps({"step_s": step_s})]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     return process, f"http://127.0.0.1:{process.stdout.readline().strip()}"
 
 
+def until(path: Path) -> None:
+    """Wait until the first finished block is on disk."""
+    deadline = time.monotonic() + 60
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
 def test_a_server_that_dies_in_the_middle_keeps_the_finished_blocks(tmp_path: Path, console: Console) -> None:
     process, url = server_process(0.02)
+
+    def kill() -> None:
+        until(tmp_path / "out" / files.CHUNKS)
+        process.kill()
+
     with process:
-        threading.Timer(4.0, process.kill).start()
+        killer = threading.Thread(target=kill)
+        killer.start()
         with pytest.raises(BenchError, match="broke off"):
             measure(url, tmp_path, console, [short(rounds=50, concurrency=[1])], k=7)
+        killer.join()
     kept = files.read(tmp_path / "out")
     assert kept.partial and kept.measured[0].blocks and "broke off" in kept.warnings[0]
 
@@ -237,10 +264,7 @@ def test_ctrl_c_keeps_the_finished_blocks(tmp_path: Path, cli: Cli) -> None:
             str(tmp_path / "o"),
         ]
         bench = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
-        chunks = tmp_path / "o" / files.CHUNKS
-        deadline = time.monotonic() + 60
-        while not chunks.exists() and time.monotonic() < deadline:
-            time.sleep(0.1)
+        until(tmp_path / "o" / files.CHUNKS)
         bench.send_signal(signal.SIGINT)
         _, err = bench.communicate(timeout=30)
         process.kill()

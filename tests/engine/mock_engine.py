@@ -10,7 +10,7 @@ import json
 import os
 import sys
 
-from recipectl.bench import mock
+from recipectl.bench import mock, mockhttp
 
 
 def option(name: str, default: str) -> str:
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 async def serve(config: mock.Config, port: int) -> None:
-    server, _, _ = await mock.serve(config, port)
+    server, _, _ = await mockhttp.serve(config, port)
     log(f"Starting vLLM server on http://127.0.0.1:{port}")
     print("INFO:     Application startup complete.", flush=True)
     async with server:
