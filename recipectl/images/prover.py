@@ -52,7 +52,7 @@ def registered(check: dict[str, Any]) -> list[str]:
 def arch(check: dict[str, Any]) -> list[str]:
     import torch
 
-    # torch.cuda.get_arch_list() is empty without a GPU, and a proof has none: ask the library itself.
+    # torch.cuda.get_arch_list() is empty without a GPU in older releases, and a proof has none: ask the library.
     flags = torch._C._cuda_getArchFlags() if hasattr(torch._C, "_cuda_getArchFlags") else None
     return flags.split() if flags else []
 
