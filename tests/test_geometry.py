@@ -13,6 +13,7 @@ import pytest
 from recipectl.errors import RecipeError
 from recipectl.geometry import Layout, check_claim, compute, fit_drafter, pool, token_bytes
 from recipectl.geometry_model import KvModel, kv_numbers, model_of
+
 from .conftest import need
 
 # zai-org/GLM-5.3-Flash as its config class in transformers 5.19 describes it (Glm5NextTextConfig); the pool of 4 tokens
