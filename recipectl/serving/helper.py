@@ -19,15 +19,21 @@ HASHES = "/recipectl-hashes"
 # A cold 110 GB model reads at 1 GB/s at best; after that the hashes are remembered.
 PROBE_S = 1800.0
 CHECK_S = 180.0
+# vLLM moves its parser: 0.32.0 has it under launchers, the forks of August 2026 under openai.
 _CHECK = """
-import sys
-from vllm.entrypoints.openai.cli_args import make_arg_parser, validate_parsed_serve_args
-from vllm.utils.argparse_utils import FlexibleArgumentParser
-words = sys.argv[1:]
-parser = make_arg_parser(FlexibleArgumentParser())
-args = parser.parse_args(words)
+import importlib, sys
+def first(name, *modules):
+    for module in modules:
+        try:
+            return getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError):
+            continue
+    raise ImportError(name)
+places = ("vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args")
+Parser = first("FlexibleArgumentParser", "vllm.utils.argparse_utils", "vllm.utils")
+args = first("make_arg_parser", *places)(Parser()).parse_args(sys.argv[1:])
 args.model = getattr(args, "model_tag", None) or args.model
-validate_parsed_serve_args(args)
+first("validate_parsed_serve_args", *places)(args)
 """
 
 

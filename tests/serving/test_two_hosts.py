@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.docker_engine import import_image
 from tests.serving.test_docker_cli import engine_rootfs, in_container
 from tests.serving.two_hosts import FAR, HEAD, REF, SSH_PORT, Hosts, two_hosts
 
@@ -17,7 +18,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="session")
 def hosts() -> Iterator[Hosts]:
-    with two_hosts(engine_rootfs()) as found:
+    with two_hosts(lambda engine, name: import_image(engine, name, engine_rootfs())) as found:
         yield found
 
 

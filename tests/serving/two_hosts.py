@@ -12,12 +12,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.conftest import ROOT, need
-from tests.docker_engine import Engine, _stop, _wait_for_socket, available, import_image, push
+from tests.docker_engine import Engine, _stop, _wait_for_socket, available, push
 
 HEAD, FAR = "10.77.0.1", "10.77.0.2"
 SSH_PORT = 2222
@@ -38,6 +38,7 @@ class Hosts:
     far: str
     b_pid: int
     folder: Path
+    ref: str = REF
     env: dict[str, str] = field(default_factory=dict)
 
     def recipectl(self, *argv: str, timeout: float = 180) -> subprocess.CompletedProcess[str]:
@@ -154,8 +155,8 @@ def ssh_server(folder: Path) -> Iterator[dict[str, str]]:
 
 
 @contextlib.contextmanager
-def two_hosts(rootfs: bytes) -> Iterator[Hosts]:
-    """Everything up; both engines have the image by digest."""
+def two_hosts(fill: Callable[[Engine, str], object]) -> Iterator[Hosts]:
+    """Everything up; both engines have by digest the image that `fill(engine, name)` makes on the first."""
     if reason := available():
         need("netns", reason)
     for tool in ("ip", "nsenter", "/usr/sbin/sshd", "docker-registry"):
@@ -168,7 +169,7 @@ def two_hosts(rootfs: bytes) -> Iterator[Hosts]:
         a, _ = stack.enter_context(dockerd(folder / "a", "rcta"))
         b, b_pid = stack.enter_context(dockerd(folder / "b", "rctb"))
         stack.enter_context(registries(folder))
-        import_image(a, "scripted:1", rootfs)
+        fill(a, "scripted:1")
         digest = _push(a)
         for engine in (a, b):
             client = engine.client()
@@ -176,7 +177,9 @@ def two_hosts(rootfs: bytes) -> Iterator[Hosts]:
             client.close()
         env = stack.enter_context(ssh_server(folder))
         env |= {"RECIPECTL_DOCKER_HOST": a.host}
-        yield Hosts(a, b, digest, f"ssh://root@{FAR}:{SSH_PORT}{b.host.removeprefix('unix://')}", b_pid, folder, env)
+        yield Hosts(
+            a, b, digest, f"ssh://root@{FAR}:{SSH_PORT}{b.host.removeprefix('unix://')}", b_pid, folder, env=env
+        )
 
 
 def _push(engine: Engine) -> str:
