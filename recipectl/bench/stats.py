@@ -14,6 +14,7 @@ from statistics import median as _median
 from recipectl.bench.sse import Stream
 
 NS = 1e9
+BUNCHED_NS = 1_000_000
 
 
 def median(values: Sequence[float | None]) -> float | None:
@@ -54,16 +55,27 @@ def ttft_s(stream: Stream) -> float | None:
 def steady_window(streams: Sequence[Stream]) -> tuple[float, float] | None:
     """(tokens, seconds) while all streams of a wave were live: last first-token to first last-token.
 
-    Counts at both edges are interpolated between chunks, as SGLang's steady window does.
+    Counts at both edges are interpolated between chunks, as SGLang's steady window does. None where they hardly ran
+    together (under half of the shortest stream): the rate of a sliver is noise.
     """
     live = [s for s in streams if s.ok and len(s.chunks) > 1]
     if not live or len(live) < len(streams):
         return None
     begin = max(s.chunks[0].t for s in live)
     end = min(s.chunks[-1].t for s in live)
-    if end <= begin:
+    shortest = min(s.chunks[-1].t - s.chunks[0].t for s in live)
+    if end <= begin or end - begin < shortest / 2:
         return None
     return sum(_emitted(s, end) - _emitted(s, begin) for s in live), (end - begin) / NS
+
+
+def bunched_share(stream: Stream) -> float:
+    """Share of the tokens after the first chunk that came within 1 ms of the chunk before: no engine steps that fast,
+    so the reader stood still and the times of these chunks say nothing."""
+    later = stream.chunks[1:]
+    total = sum(c.n or 1 for c in later)
+    close = sum(c.n or 1 for before, c in zip(stream.chunks, later, strict=False) if c.t - before.t < BUNCHED_NS)
+    return close / total if total else 0.0
 
 
 def decode_window(streams: Sequence[Stream]) -> tuple[float, float] | None:

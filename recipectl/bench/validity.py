@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from recipectl.bench import stats
 from recipectl.bench.acceptance import Acceptance, Delta
 from recipectl.bench.sse import Stream
 from recipectl.recipe.base import Json
@@ -28,11 +29,13 @@ RULES: dict[str, str] = {
     "clock": "the GPU clock did not fall below 90 % of its median, and nothing throttled",
     "client-lag": "p99 lag of the client's event loop is under 0.5 % of the decode window (a warning on the CPU lane)",
     "client-core": "the client used under 60 % of one core (a warning on the CPU lane, which shares the cores)",
+    "bunched": "no stream got over half of its tokens in reads less than 1 ms apart: the reader stood still",
     "failed": "at least one stream of the block is complete",
 }
 LAG_SHARE = 0.005
 CORE_SHARE = 0.60
 CLOCK_SHARE = 0.90
+BUNCHED_SHARE = 0.5
 DEAD_ACCEPTANCE = 0.01  # share of draft tokens; chance alone gives more with any trained drafter
 DEAD_AFTER = 50  # drafts
 
@@ -61,7 +64,7 @@ class Seen:
 def void(seen: Seen) -> list[str]:
     """Every rule that the block breaks, as `rule: what was seen`."""
     client = () if seen.shares_cpu else _client(seen)
-    return [*_server(seen), *_speculation(seen), *client, *_machine(seen)]
+    return [*_server(seen), *_speculation(seen), *client, *_bunched(seen), *_machine(seen)]
 
 
 def warnings(seen: Seen) -> list[str]:
@@ -128,6 +131,12 @@ def _client(seen: Seen) -> Iterator[str]:
         yield f"client-lag: p99 {1e3 * seen.lag_p99_s:.1f} ms on a window of {seen.window_s:.2f} s"
     if seen.core > CORE_SHARE:
         yield f"client-core: {100 * seen.core:.0f} % of one core"
+
+
+def _bunched(seen: Seen) -> Iterator[str]:
+    shares = [share for s in seen.streams if s.ok and (share := stats.bunched_share(s)) > BUNCHED_SHARE]
+    if shares:
+        yield f"bunched: {len(shares)} of {len(seen.streams)} streams, {100 * max(shares):.0f} % of the tokens of one"
 
 
 def _machine(seen: Seen) -> Iterator[str]:

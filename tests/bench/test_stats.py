@@ -51,6 +51,20 @@ def test_no_steady_window_without_overlap_or_with_a_failed_stream() -> None:
     assert stats.steady_window([a, stream([(0, 1), (1, 1)], failure="broken")]) is None
 
 
+def test_no_steady_window_from_a_sliver_of_overlap() -> None:
+    # 0.4 s of overlap of two streams of 1 s: under half, so no rate of both together can be told.
+    a, b = stream([(0, 1), (1, 8)]), stream([(0.6, 1), (1.6, 8)])
+    assert stats.steady_window([a, b]) is None
+    assert stats.steady_window([a, stream([(0.5, 1), (1.5, 8)])]) is not None
+
+
+def test_tokens_that_were_read_together_are_counted_as_bunched() -> None:
+    # Of the 32 tokens after the first chunk, 16 came 0.1 ms after the chunk before.
+    read = stream([(0, 1), (1, 8), (1.0001, 8), (2, 8), (2.0001, 8)])
+    assert stats.bunched_share(read) == 0.5
+    assert stats.bunched_share(stream([(0, 1)])) == 0.0
+
+
 def test_pooled_rate_weighs_by_time_and_needs_every_window() -> None:
     assert stats.pooled_rate([(10.0, 1.0), (10.0, 4.0)]) == 4.0
     assert stats.pooled_rate([(10.0, 1.0), None]) is None
