@@ -20,7 +20,7 @@ HASHES = "/recipectl-hashes"
 PROBE_S = 1800.0
 CHECK_S = 180.0
 # vLLM moves its parser: 0.32.0 has it under launchers, the forks of August 2026 under openai.
-_CHECK = """
+CHECK = """
 import importlib, sys
 def first(name, *modules):
     for module in modules:
@@ -93,7 +93,7 @@ def check_arguments(engine: ContainerEngine, image: str, words: Sequence[str]) -
 
     The parser's complaint, or None where it has none. An image whose vLLM has no such parser says nothing.
     """
-    code, output = run(engine, image, ["python3", "-c", _CHECK, *words], timeout_s=CHECK_S)
+    code, output = run(engine, image, ["python3", "-c", CHECK, *words], timeout_s=CHECK_S)
     lines = [line for line in output.strip().splitlines() if line.strip()]
     if code == 0:
         return None

