@@ -101,7 +101,7 @@ def test_the_engine_s_own_parser_refuses_what_it_does_not_know(tmp_path: Path) -
     def asked(*words: str) -> tuple[int, str]:
         env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(shim(tmp_path, "0.32.0"))}
         done = subprocess.run([sys.executable, "-c", helper.CHECK, *words], capture_output=True, text=True, env=env,
-                              timeout=300)  # fmt: skip
+                              timeout=300, check=False)  # fmt: skip
         return done.returncode, done.stderr
 
     config = '{"method":"dflash","model":"/m/drafter","num_speculative_tokens":7}'

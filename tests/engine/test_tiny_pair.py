@@ -60,9 +60,10 @@ def ask(url: str, prompt: str, tokens: int) -> str:
 def measured(cli: Cli, url: str, phase: str, out: Path, *more: str) -> dict[str, Any]:
     """The one cell of a bench of one phase at c=1."""
     argv = ["bench", "--url", url, "--model", "tiny-dflash", "--phases", phase, "-c", "1", "--rounds", "1", *more]
-    done = cli(*argv, "--out", str(out), "--json", timeout=600)
+    done = cli(*argv, "--out", str(out), timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
-    (cell,) = json.loads(done.stdout)["cells"]
+    (measured_,) = json.loads((out / "run.json").read_text())["measured"]
+    (cell,) = measured_["cells"]
     return dict(cell)
 
 
@@ -79,7 +80,7 @@ def test_acceptance_is_high_on_counting_and_decays_on_prose_and_the_text_is_the_
     assert length(counting) >= 7.0
     assert 2.5 <= length(prose) <= 5.0
     assert length(counting) - length(prose) >= 1.5
-    positions = prose["accepted"]["positions"]
+    positions = prose["acceptance"]["positions"]
     assert positions == sorted(positions, reverse=True) and len(set(positions)) == 7
     with served(cli, "--variant", "no-spec") as url:
         without = [ask(url, p, 200) for p in [COUNTING, *PROSE]]
@@ -95,7 +96,7 @@ def test_a_smaller_k_boots_and_drafts(cli: Cli, tmp_path: Path, k: int) -> None:
 
 def length(cell: dict[str, Any]) -> float:
     """Pooled acceptance length, the bonus token included."""
-    return float(cell["accepted"]["length"])
+    return float(cell["acceptance"]["length"])
 
 
 def test_the_pair_is_small_enough_to_travel() -> None:
