@@ -9,7 +9,7 @@ from recipectl.bench import compare, forcing, lossless
 from recipectl.bench import protocol as protocols
 from recipectl.bench.result import Result
 from recipectl.commands.stand import Stand
-from recipectl.errors import BenchError, EngineError, GateError, RecipeError
+from recipectl.errors import EngineError, GateError, Interrupted, RecipectlError, RecipeError
 from recipectl.experiment import Outcome, Stage
 
 
@@ -121,7 +121,9 @@ def run_all(stand: Stand) -> None:
         stand.console.notice(f"stage {stage.name} ({stage.kind})")
         try:
             outcome = STAGES[stage.kind](stand, stage)
-        except (BenchError, EngineError, GateError) as err:
+        except Interrupted:
+            raise
+        except RecipectlError as err:
             outcome = Outcome(stage.name, "INCONCLUSIVE", f"{err.what}" + (f" ({err.seen})" if err.seen else ""))
         stand.done.append(outcome)
         stand.console.notice(f"stage {stage.name}: {outcome.status}, {outcome.why}")

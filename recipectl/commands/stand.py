@@ -89,9 +89,10 @@ class Stand:
                              seed=self.contract.seed, start_round=start_round)  # fmt: skip
 
     def job(self, arm: str) -> Job:
-        """The running server as a bench target."""
+        """The running server as a bench target. Bench settings are those of the lane itself, whatever the variant of
+        the arm says: both arms must be asked the same."""
         chosen = self.chosen(arm)
-        return of_deployment(self.serve(arm), chosen.lane.bench, chosen.entry.folder)
+        return of_deployment(self.serve(arm), chosen.recipe.lane(chosen.lane_name).bench, chosen.entry.folder)
 
     def protocol(self, arm: str, name: str, stage: Stage) -> Protocol:
         """A protocol as the stage asks for it."""

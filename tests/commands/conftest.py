@@ -18,7 +18,7 @@ VARIANTS = """
     variants:
       slow:
         summary: The same with slower steps
-        env: {MOCK_STEP_S: "0.018"}
+        env: {MOCK_STEP_S: "0.06"}
       broken:
         summary: Does not boot until it is amended
         env: {MOCK_DIES: "1"}
@@ -59,7 +59,7 @@ def shop(cli: Cli, recipe_folder: Path, tmp_path: Path, monkeypatch: pytest.Monk
     random_weights(recipe_folder)
     file = recipe_folder / "recipe.yaml"
     text = file.read_text().replace("    env:\n", '    env:\n      MOCK_STEP_S: "0.01"\n', 1)
-    file.write_text(text.split("\n    variants:")[0].rstrip() + "\n" + VARIANTS)
+    file.write_text(text.split("\n    experiment:")[0].rstrip() + "\n" + VARIANTS)
     made = Shop(cli, recipe_folder)
     assert made("lock", "tiny-dflash", "--sm", "cpu").returncode == 0
     yield made

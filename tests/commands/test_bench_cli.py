@@ -12,13 +12,13 @@ from tests.commands.conftest import Shop
 
 def test_bench_report_and_compare_of_a_deployment(shop: Shop, tmp_path: Path) -> None:
     assert shop("serve", "tiny-dflash", "--sm", "cpu").returncode == 0
-    short = ("--phases", "counting", "--rounds", "5", "--concurrency", "1", "--max-tokens", "100")
+    short = ("--phases", "counting", "--rounds", "7", "--concurrency", "1", "--max-tokens", "60")
     first = shop.document("bench", *short, "--out", str(tmp_path / "a"), "--export", "vllm")
     result = first["bench"]
     assert (result["recipe"], result["lane"], result["server"]["k"]) == ("tiny-dflash", "cpu", 7)
     assert result["server"]["max_num_seqs"] == 4 and result["resolution"].startswith("sha256:")
     (cell,) = result["measured"][0]["cells"]
-    assert (cell["rounds"], cell["count"]) == (5, "exact") and 1 < cell["rates"]["acceptance_length"] < 8
+    assert cell["rounds"] >= 5 and cell["count"] == "exact" and 1 < cell["rates"]["acceptance_length"] < 8
     assert cell["rates"]["tok_s"] == pytest.approx(cell["rates"]["server_tok_s"], rel=0.2)
     assert {p.name for p in (tmp_path / "a").iterdir()} >= {"run.json", "chunks.jsonl", "report.html", "scrapes"}
     assert len(list((tmp_path / "a").glob("counting-*.json"))) == 1

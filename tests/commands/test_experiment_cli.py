@@ -82,3 +82,17 @@ def test_contracts_that_cannot_run(shop: Shop, tmp_path: Path) -> None:
     wrong = contract(tmp_path, "wrong", "{name: a, kind: speed, arm: nobody, protocol: prose}")
     done = shop("experiment", wrong)
     assert done.returncode == 2 and "no arm 'nobody'" in done.stderr
+
+
+def test_both_arms_are_asked_the_lanes_own_prompts(shop: Shop, tmp_path: Path) -> None:
+    # The variant without speculation has no bench settings of its own; asked other prompts, nothing would pair.
+    file = contract(
+        tmp_path,
+        "pays",
+        "{name: ab, kind: compare, arm: base, against: none, protocol: prose, rounds: 5, concurrency: [2]}",
+    )
+    text = Path(file).read_text().replace("  slow: {variant: slow}\n", "  none: {variant: no-spec}\n")
+    Path(file).write_text(text)
+    done = shop.document("experiment", file)
+    (outcome,) = done["outcomes"]
+    assert outcome["status"] == "PASS" and "better" in outcome["why"], outcome
