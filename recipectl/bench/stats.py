@@ -24,8 +24,8 @@ def median(values: Sequence[float | None]) -> float | None:
 
 
 def decode_tok_s(stream: Stream) -> float | None:
-    """(N - n_first) / (t_last - t_first). None where all tokens came in one read: no rate can be told."""
-    if not stream.ok or stream.n is None or len(stream.chunks) < 2:
+    """(N - n_first) / (t_last - t_first). None where the tokens came in one read or in lumps: no rate can be told."""
+    if not stream.ok or stream.n is None or len(stream.chunks) < 2 or bunched(stream):
         return None
     window = (stream.chunks[-1].t - stream.chunks[0].t) / NS
     later = stream.n - stream.n_first
@@ -58,7 +58,7 @@ def steady_window(streams: Sequence[Stream]) -> tuple[float, float] | None:
     Counts at both edges are interpolated between chunks, as SGLang's steady window does. None where they hardly ran
     together (under half of the shortest stream): the rate of a sliver is noise.
     """
-    live = [s for s in streams if s.ok and len(s.chunks) > 1]
+    live = [s for s in streams if s.ok and len(s.chunks) > 1 and not bunched(s)]
     if not live or len(live) < len(streams):
         return None
     begin = max(s.chunks[0].t for s in live)
@@ -69,13 +69,14 @@ def steady_window(streams: Sequence[Stream]) -> tuple[float, float] | None:
     return sum(_emitted(s, end) - _emitted(s, begin) for s in live), (end - begin) / NS
 
 
-def bunched_share(stream: Stream) -> float:
-    """Share of the tokens after the first chunk that came within 1 ms of the chunk before: no engine steps that fast,
-    so the reader stood still and the times of these chunks say nothing."""
+def bunched(stream: Stream) -> bool:
+    """Whether over half of the tokens after the first chunk came within 1 ms of the chunk before.
+
+    No engine steps that fast: the reader stood still, and the times of such chunks say nothing about the server.
+    """
     later = stream.chunks[1:]
-    total = sum(c.n or 1 for c in later)
     close = sum(c.n or 1 for before, c in zip(stream.chunks, later, strict=False) if c.t - before.t < BUNCHED_NS)
-    return close / total if total else 0.0
+    return 2 * close > sum(c.n or 1 for c in later)
 
 
 def decode_window(streams: Sequence[Stream]) -> tuple[float, float] | None:

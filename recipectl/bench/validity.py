@@ -29,13 +29,11 @@ RULES: dict[str, str] = {
     "clock": "the GPU clock did not fall below 90 % of its median, and nothing throttled",
     "client-lag": "p99 lag of the client's event loop is under 0.5 % of the decode window (a warning on the CPU lane)",
     "client-core": "the client used under 60 % of one core (a warning on the CPU lane, which shares the cores)",
-    "bunched": "no stream got over half of its tokens in reads less than 1 ms apart: the reader stood still",
     "failed": "at least one stream of the block is complete",
 }
 LAG_SHARE = 0.005
 CORE_SHARE = 0.60
 CLOCK_SHARE = 0.90
-BUNCHED_SHARE = 0.5
 DEAD_ACCEPTANCE = 0.01  # share of draft tokens; chance alone gives more with any trained drafter
 DEAD_AFTER = 50  # drafts
 
@@ -64,7 +62,7 @@ class Seen:
 def void(seen: Seen) -> list[str]:
     """Every rule that the block breaks, as `rule: what was seen`."""
     client = () if seen.shares_cpu else _client(seen)
-    return [*_server(seen), *_speculation(seen), *client, *_bunched(seen), *_machine(seen)]
+    return [*_server(seen), *_speculation(seen), *client, *_machine(seen)]
 
 
 def warnings(seen: Seen) -> list[str]:
@@ -72,6 +70,8 @@ def warnings(seen: Seen) -> list[str]:
     out = list(_client(seen)) if seen.shares_cpu else []
     if failed := [s.failure for s in seen.streams if s.failure]:
         out.append(f"{len(failed)} of {len(seen.streams)} streams failed: {failed[0]}")
+    if bunched := sum(s.ok and stats.bunched(s) for s in seen.streams):
+        out.append(f"bunched: {bunched} of {len(seen.streams)} streams were read in lumps and have no rate")
     if any(s.ok and s.counted == "assumed" for s in seen.streams):
         out.append("the server does not say how many tokens a chunk bears: the first is assumed to bear 1")
     return out
@@ -131,12 +131,6 @@ def _client(seen: Seen) -> Iterator[str]:
         yield f"client-lag: p99 {1e3 * seen.lag_p99_s:.1f} ms on a window of {seen.window_s:.2f} s"
     if seen.core > CORE_SHARE:
         yield f"client-core: {100 * seen.core:.0f} % of one core"
-
-
-def _bunched(seen: Seen) -> Iterator[str]:
-    shares = [share for s in seen.streams if s.ok and (share := stats.bunched_share(s)) > BUNCHED_SHARE]
-    if shares:
-        yield f"bunched: {len(shares)} of {len(seen.streams)} streams, {100 * max(shares):.0f} % of the tokens of one"
 
 
 def _machine(seen: Seen) -> Iterator[str]:

@@ -25,6 +25,13 @@ def test_a_clean_block() -> None:
     assert validity.void(CLEAN) == [] and validity.warnings(CLEAN) == []
 
 
+def test_streams_read_in_lumps_are_told_and_do_not_void() -> None:
+    # 16 of the 24 tokens after the first chunk came 0.1 ms after the chunk before.
+    lumps = having(streams=[stream([(1, 1), (3, 8), (3.0001, 16)])], delta=replace(DELTA, generated=25))
+    assert validity.void(lumps) == []
+    assert validity.warnings(lumps) == ["bunched: 1 of 1 streams were read in lumps and have no rate"]
+
+
 DEAD = Acceptance(597, 597 * 7, 0, (0,) * 7)
 CASES = {
     "quiescent": having(quiet_before=False),
@@ -42,8 +49,6 @@ CASES = {
     "clock": having(clocks={"sm_min_mhz": 690, "sm_median_mhz": 2223}),
     "client-lag": having(lag_p99_s=0.021),
     "client-core": having(core=0.61),
-    # 16 of the 24 tokens after the first chunk came in two reads 0.1 ms apart.
-    "bunched": having(streams=[stream([(1, 1), (3, 8), (3.0001, 16)])], delta=replace(DELTA, generated=25)),
     "failed": having(streams=[replace(STREAM, failure="HTTP 500")]),
 }
 
