@@ -27,9 +27,8 @@ def main() -> None:
         return
     k = int(json.loads(option("--speculative-config", "{}")).get("num_speculative_tokens", 0))
     log("vLLM API server version 0.32.0")
-    log(
-        f"Initializing a V1 LLM engine (v0.32.0) with config: speculative_config=SpeculativeConfig(num_spec_tokens={k})"
-    )
+    spec = f"SpeculativeConfig(num_spec_tokens={k})" if k else "None"
+    log(f"Initializing a V1 LLM engine (v0.32.0) with config: speculative_config={spec}")
     if os.environ.get("MOCK_DIES"):
         log("torch.AcceleratorError: CUDA error: operation not permitted when stream is capturing", "ERROR")
         sys.exit(1)
