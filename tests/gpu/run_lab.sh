@@ -10,7 +10,7 @@ set -uo pipefail
 bundles=$(cd "$1" && pwd); out=$(mkdir -p "$2" && cd "$2" && pwd); shift 2
 parts=${*:-k7 experiment variants}
 root=$(cd "$(dirname "$0")/../.." && pwd); cd "$root"
-site=${LAB_SITE:-/tmp/vllm-site}; engine=${LAB_ENGINE:-/tmp/lab-engine}; work=${LAB_WORK:-/tmp/lab-work}
+lab=${LAB_HOME:-$HOME/.cache/recipectl-lab}; site=$lab/site; engine=$lab/engine; work=$lab/work
 mkdir -p "$work"; begun=$SECONDS
 
 say() { echo "[$((SECONDS - begun)) s] $*" | tee -a "$out/summary.txt"; }
