@@ -35,11 +35,14 @@ def parse_set(text: str) -> tuple[str, Json]:
 def with_k(lane: Lane, k: int) -> Lane:
     """The lane with another K for every batch size (a schedule falls away). K rules are checked by `check`, not here.
 
-    UsageError if the lane drafts nothing.
+    The acceptance ranges of the gates fall away with another K: they were seen at the lane's own, and a length above
+    K + 1 can never be reached. UsageError if the lane drafts nothing.
     """
     if lane.speculative.method == "none":
         raise UsageError("--k on a lane that drafts nothing", seen=f"--k {k}", expected="a lane with a drafter or MTP")
-    return lane.model_copy(update={"speculative": lane.speculative.model_copy(update={"k": k, "schedule": []})})
+    gates = lane.gates if k == lane.speculative.k else lane.gates.model_copy(update={"acceptance": {}})
+    speculative = lane.speculative.model_copy(update={"k": k, "schedule": []})
+    return lane.model_copy(update={"speculative": speculative, "gates": gates})
 
 
 def with_overrides(lane: Lane, sets: Sequence[tuple[str, Json]], k: int | None) -> Lane:

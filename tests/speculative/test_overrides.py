@@ -101,6 +101,13 @@ def test_k_replaces_k_and_schedule() -> None:
     assert with_overrides(lane, [], 3) == with_k(lane, 3)
 
 
+def test_acceptance_seen_at_one_k_gates_no_other() -> None:
+    # At least 4.0 was seen at K 7; with K 3 a step can bring at most 4 tokens, so the gate could only fail.
+    lane = the_lane(recipe({"gates": {"acceptance": {"counting": {"min": 4.0}}}}))[1]
+    assert with_k(lane, 3).gates.acceptance == {}
+    assert lane.speculative.k is not None and with_k(lane, lane.speculative.k).gates == lane.gates
+
+
 def test_k_on_a_lane_that_drafts_nothing_is_a_usage_error() -> None:
     lane = the_lane(recipe({"drafter": None, "speculative": {"method": "none", "k": None, "block_size": None}}))[1]
     with pytest.raises(UsageError):
