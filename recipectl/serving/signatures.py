@@ -18,7 +18,7 @@ _PREFIX = re.compile(
     r"^(?:\((?P<process>[\w.\- ]+?)(?: pid=\d+)?\) )?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) "
     r"\d\d-\d\d \d\d:\d\d:\d\d \[[^\]]*\] ?(?P<text>.*)$"
 )
-_EXCEPTION = re.compile(r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit))(?:: (?P<what>.*))?$")
+_EXCEPTION = re.compile(r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit))(?::(?: (?P<what>.*))?)?$")
 # Exceptions that only pass on the news of another process.
 _MESSENGERS = re.compile(
     r"EngineDeadError|Engine core initialization failed|Worker failed with error|SystemExit|KeyboardInterrupt"

@@ -13,7 +13,10 @@ from tests.docker_engine import Engine, _shared_libraries, add_python
 
 SITE = "opt/engine/site"
 SHIM = "Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n"
-LAUNCHER = "#!/usr/local/bin/python3\nimport sys\nfrom vllm.entrypoints.cli.main import main\nsys.exit(main())\n"
+LAUNCHER = (  # the guard matters: the engine spawns processes that import this file again
+    "#!/usr/local/bin/python3\nimport sys\nfrom vllm.entrypoints.cli.main import main\n"
+    "if __name__ == '__main__':\n    sys.exit(main())\n"
+)
 ENVIRONMENT = ("PATH=/usr/local/bin:/usr/bin:/bin", f"PYTHONPATH=/{SITE}", "HOME=/root")
 # recipectl and its tools are not the engine's business.
 _SKIPPED = ("mypy", "ruff", "pytest", "_pytest", "recipectl", "matplotlib", "hypothesis", "docker")

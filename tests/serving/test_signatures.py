@@ -49,6 +49,11 @@ def test_an_unknown_exception_outranks_the_messengers() -> None:
     assert found is not None and found.line == "ZeroDivisionError: division by zero"
 
 
+def test_an_exception_without_words_is_an_exception() -> None:
+    found = diagnose(["RuntimeError: ", "RuntimeError: Engine core initialization failed. See root cause above."])
+    assert found is not None and found.name == "exception" and found.number == 1
+
+
 def test_warnings_and_quoted_source_are_not_causes() -> None:
     assert diagnose([
         "(EngineCore pid=1) WARNING 11-29 16:04:06 [import_utils.py:417] AssertionError: Expected one file, found 0",
