@@ -51,6 +51,17 @@ def pooled(cells: list[dict[str, Any]]) -> tuple[float, list[float]] | None:
     return 1 + sum(positions), positions
 
 
+def tok_s(cells: list[dict[str, Any]]) -> float | None:
+    """Median tok/s of the rounds that have one: a stalled reader leaves none."""
+    known = [c["rates"]["tok_s"] for c in cells if c["rates"]["tok_s"] is not None]
+    return statistics.median(known) if known else None
+
+
+def told(value: float | None, places: int) -> str:
+    """A figure in seven columns, or a dash."""
+    return f"{'-' if value is None else f'{value:.{places}f}':>7}"
+
+
 def main() -> None:
     """Serve every arm, bench in turns, print one row a cell."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -76,11 +87,11 @@ def main() -> None:
                 recipectl(root / arm, "stop", "--all")
     print(f"{'phase':<9} {'arm':<5} {'tok/s':>7} {'x none':>7} {'length':>7}  by position")
     for (phase, arm), rows in cells.items():
-        speed = statistics.median(c["rates"]["tok_s"] for c in rows)
-        base = statistics.median(c["rates"]["tok_s"] for c in cells[phase, "none"])
+        speed, base = tok_s(rows), tok_s(cells[phase, "none"])
+        ratio = speed / base if speed and base else None
         found = pooled(rows)
         length, positions = (f"{found[0]:.3f}", " ".join(f"{p:.3f}" for p in found[1])) if found else ("-", "")
-        print(f"{phase:<9} {arm:<5} {speed:7.1f} {speed / base:7.2f} {length:>7}  {positions}")
+        print(f"{phase:<9} {arm:<5} {told(speed, 1)} {told(ratio, 2)} {length:>7}  {positions}")
 
 
 if __name__ == "__main__":
