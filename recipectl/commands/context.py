@@ -11,13 +11,13 @@ from recipectl.console import Console
 from recipectl.errors import PinError, UsageError
 from recipectl.fsio import write_atomic
 from recipectl.lockfile import Lock, drift
+from recipectl.receipts import Receipt
+from recipectl.receipts import dump as dump_receipt
 from recipectl.recipe import catalog
 from recipectl.recipe.base import Json
 from recipectl.recipe.families import FAMILIES, Family, family_of_flag
 from recipectl.recipe.lane import Lane
 from recipectl.recipe.schema import Recipe
-from recipectl.receipts import Receipt
-from recipectl.receipts import dump as dump_receipt
 from recipectl.settings import Settings
 
 FALLBACK = "glm53-flash-dflash2"
