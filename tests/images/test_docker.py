@@ -14,6 +14,7 @@ from recipectl.errors import EngineError, HubError
 from recipectl.images import buildx
 from recipectl.images.docker import DockerEngine, translate
 from recipectl.images.port import ContainerSpec
+from tests.conftest import need
 from tests.docker_engine import free_port, import_image, push, registry
 
 from .conftest import Bench
@@ -39,7 +40,7 @@ def test_socket_that_nobody_serves(tmp_path: Path) -> None:
 def test_no_permission_on_the_socket(bench: Bench, tmp_path: Path) -> None:
     """Another user, as on a machine whose account is not in the group `docker`. A child: a uid cannot be taken back."""
     if os.geteuid() != 0:
-        pytest.skip("needs root to become another user")
+        need("root", "only root can become another user")
     sock = bench.engine.host.removeprefix("unix://")
     reading, writing = os.pipe()
     child = os.fork()
