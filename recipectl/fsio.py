@@ -164,7 +164,7 @@ class HashCache:
         self._dirty = False
         try:
             loaded = json.loads(path.read_text())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             loaded = {}
         if isinstance(loaded, dict):
             self._known = {k: v for k, v in loaded.items() if isinstance(k, str) and isinstance(v, str)}

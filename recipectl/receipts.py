@@ -90,5 +90,5 @@ def load(text: str, name: str) -> Receipt:
             amendments=p["amendments"],
             partial=p["partial"],
         )
-    except (ValueError, KeyError, TypeError) as err:
+    except (ValueError, KeyError, TypeError, RecursionError) as err:
         raise UsageError("this is not a recipectl receipt", on=name, seen=f"{type(err).__name__}: {err}") from err

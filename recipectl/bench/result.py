@@ -194,7 +194,7 @@ def load(text: str, where: str) -> Result:
     except ValidationError as err:
         details = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in err.errors()[:8]]
         raise UsageError("the bench result is damaged", on=where, details=details) from err
-    except ValueError as err:
+    except (ValueError, RecursionError) as err:
         raise UsageError("the bench result is not JSON", on=where, seen=err) from err
 
 

@@ -105,7 +105,7 @@ def remember(settings: Settings, what: str, name: str) -> None:
 def _remembered(settings: Settings, what: str) -> str | None:
     try:
         return (settings.state_dir / what).read_text().strip() or None
-    except OSError:
+    except (OSError, ValueError):
         return None
 
 

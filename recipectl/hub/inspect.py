@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import ValidationError
+
 from recipectl.errors import PinError
 from recipectl.fsio import sha256_file
 from recipectl.geometry_model import kv_numbers
@@ -48,7 +50,7 @@ def parse_config(raw: bytes, on: str) -> dict[str, Any]:
     """The bytes of a config.json as a mapping. PinError if they are no JSON object."""
     try:
         config = json.loads(raw)
-    except ValueError as err:
+    except (ValueError, RecursionError) as err:
         raise PinError("config.json is not JSON", on=on, seen=err) from err
     if not isinstance(config, dict):
         raise PinError("config.json is not a JSON object", on=on, seen=type(config).__name__)
@@ -61,7 +63,23 @@ def facts(
     tensor_parts: Iterable[str] = (),
     tokenizer: str | None = None,
 ) -> Facts:
-    """The same facts from what was read: config.json, safetensors headers by file, sha256 of tokenizer.json."""
+    """The same facts from what was read: config.json, safetensors headers by file, sha256 of tokenizer.json.
+
+    PinError for a config.json that holds something else where facts stand.
+    """
+    try:
+        return _facts(config, headers, tensor_parts, tokenizer)
+    except ValidationError as err:
+        bad = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}, got {e['input']!r:.80}" for e in err.errors()[:8]]
+        raise PinError(
+            "config.json does not say what a model's does", on="config.json", details=bad,
+            next_step="pull it anew, or do not use it",
+        ) from err  # fmt: skip
+
+
+def _facts(
+    config: Mapping[str, Any], headers: Mapping[str, Header], tensor_parts: Iterable[str], tokenizer: str | None
+) -> Facts:
     text = config.get("text_config") if isinstance(config.get("text_config"), dict) else {}
     dflash = config.get("dflash_config") if isinstance(config.get("dflash_config"), dict) else {}
     assert isinstance(text, dict) and isinstance(dflash, dict)
@@ -72,10 +90,10 @@ def facts(
 
     hidden, heads = number("hidden_size"), number("num_attention_heads")
     attention, window = _attention(config, dflash)
-    architectures = config.get("architectures") or [None]
+    architectures = config.get("architectures")
     return Facts(
         model_type=config.get("model_type"),
-        architecture=architectures[0],
+        architecture=architectures[0] if isinstance(architectures, list) and architectures else architectures or None,
         dtype=config.get("dtype") or config.get("torch_dtype") or text.get("dtype") or _main_dtype(headers.values()),
         vocab_size=number("vocab_size"),
         hidden_size=hidden,
@@ -101,7 +119,8 @@ def facts(
 
 def _taps(config: Mapping[str, Any], dflash: Mapping[str, Any]) -> tuple[int, ...] | None:
     """Target layers that the drafter reads, as its config numbers them (vLLM logs each plus one)."""
-    eagle = config.get("eagle_config") or {}
+    eagle = config.get("eagle_config")
+    eagle = eagle if isinstance(eagle, dict) else {}
     for value in (
         dflash.get("target_layer_ids"),
         eagle.get("target_layer_ids"),

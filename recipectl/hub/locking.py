@@ -3,7 +3,6 @@ and others have published about it."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -14,7 +13,7 @@ from recipectl.hub.claims import check_expected, check_license, check_published
 from recipectl.hub.inspect import facts, facts_of, parse_config
 from recipectl.hub.port import Hub
 from recipectl.hub.remote import PARALLEL, Repository, patiently, wanted
-from recipectl.hub.safetensors import check_index
+from recipectl.hub.safetensors import check_index, parse_index
 from recipectl.hub.safety import INDEX, check_folder, check_names, check_pt, check_remote_code, pt_files, python_files
 from recipectl.hub.store import safe_name, walk
 from recipectl.licenses import canonical
@@ -79,7 +78,7 @@ def lock_repo(
     tokenizer = by_name.get("tokenizer.json")
     headers = source.headers(files)
     if INDEX in by_name:
-        check_index(json.loads(source.small(INDEX)), headers, INDEX)
+        check_index(parse_index(source.small(INDEX), INDEX), headers, INDEX)
     found = facts(config, headers, model.expect.tensors, tokenizer.sha256 if tokenizer else None)
     check_published(name, model, {f.path: f.sha256 for f in files})
     check_expected(name, model, found)

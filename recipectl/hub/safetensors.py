@@ -58,7 +58,7 @@ def parse_header(raw: bytes, on: str, data_size: int) -> Header:
     """
     try:
         data = json.loads(raw)
-    except ValueError as err:
+    except (ValueError, RecursionError) as err:
         raise _broken("has a safetensors header that is not JSON", on, err, "a JSON object") from err
     if not isinstance(data, dict):
         raise _broken("has a safetensors header that is not an object", on, type(data).__name__, "a JSON object")
@@ -82,6 +82,14 @@ def read_header(path: Path) -> Header:
         return parse_header(handle.read(length), path.name, size - 8 - length)
 
 
+def parse_index(raw: bytes, on: str) -> object:
+    """The weight index from its bytes. PinError if they are no JSON."""
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError) as err:
+        raise _broken("is not JSON", on, err, "a JSON object") from err
+
+
 def check_index(index: object, headers: Mapping[str, Header], on: str) -> None:
     """Hold `model.safetensors.index.json` against the files: every tensor in the file that the index names, no other.
 
@@ -90,7 +98,7 @@ def check_index(index: object, headers: Mapping[str, Header], on: str) -> None:
     weight_map = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(weight_map, dict):
         raise _broken("has no weight_map", on, "none", "tensor name -> file name")
-    wrong = [f"{t}: the index says {f}" for t, f in weight_map.items() if t not in headers.get(f, {})]
+    wrong = [f"{t}: the index says {f}" for t, f in weight_map.items() if t not in headers.get(str(f), {})]
     unknown = [f"{t}: in {f}, not in the index" for f, h in headers.items() for t in h if weight_map.get(t) != f]
     if wrong or unknown:
         count = sum(len(h) for h in headers.values())
@@ -99,7 +107,7 @@ def check_index(index: object, headers: Mapping[str, Header], on: str) -> None:
             on=on,
             details=(wrong + unknown)[:8],
             seen=f"{count} tensors in {len(headers)} files",
-            expected=f"{len(weight_map)} tensors in {len(set(weight_map.values()))} files",
+            expected=f"{len(weight_map)} tensors in {len(set(map(str, weight_map.values())))} files",
         )
 
 

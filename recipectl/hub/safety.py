@@ -3,7 +3,6 @@ that runs on being loaded."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
@@ -12,7 +11,7 @@ from recipectl.fsio import sha256_file
 from recipectl.hub.inspect import read_config
 from recipectl.hub.ptfile import MAX_SIZE as MAX_PT
 from recipectl.hub.ptfile import read_pt
-from recipectl.hub.safetensors import check_index, read_header
+from recipectl.hub.safetensors import check_index, parse_index, read_header
 from recipectl.hub.store import safe_name, walk
 from recipectl.recipe.model import Model
 
@@ -107,6 +106,10 @@ def check_folder(folder: Path, model: Model) -> None:
                 expected="a real file",
                 next_step=f"replace it: cp --remove-destination $(readlink -f {name}) {name}",
             )  # fmt: skip
+        if not (folder / name).is_file():  # a pipe would be read for ever
+            raise PinError(
+                "the model's folder holds what is no file", on=name, expected="a real file", next_step="remove it"
+            )
     check_names(names, model)
     code = {name: sha256_file(folder / name) for name in python_files(names)}
     config = read_config(folder / "config.json")
@@ -118,4 +121,4 @@ def check_folder(folder: Path, model: Model) -> None:
     if not headers and not model.files.roles and model.format != "dummy":  # dummy: the engine makes its own weights
         raise PinError("the model has no weights", on=str(folder), expected="*.safetensors")
     if INDEX in names:
-        check_index(json.loads((folder / INDEX).read_bytes()), headers, INDEX)
+        check_index(parse_index((folder / INDEX).read_bytes(), INDEX), headers, INDEX)

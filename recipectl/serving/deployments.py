@@ -116,7 +116,7 @@ def known(settings: Settings) -> list[Deployment]:
                     tuple(Handle(**h) for h in data["handles"]), data["reason"], data["phases"],
                 )
             )  # fmt: skip
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             continue
     return sorted(found, key=lambda d: d.started)
 

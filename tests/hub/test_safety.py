@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,39 @@ def test_links(folder: Path, tmp_path: Path) -> None:
     (folder / "LICENSE").unlink()
     (folder / "LICENSE").symlink_to("README.md")
     assert "a symlink lies in the model's folder" in refused(folder)
+
+
+def test_a_pipe_is_refused_and_not_read(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    assert "pipe" in refused(folder)
+
+
+def test_an_index_that_is_no_json(folder: Path) -> None:
+    (folder / "model.safetensors.index.json").write_text("{")
+    assert "model.safetensors.index.json is not JSON" in refused(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"architectures": 5},
+        {"architectures": [{}]},
+        {"dtype": ["x"]},
+        {"dflash_config": {"block_size": "x"}},
+        {"dflash_config": {"block_size": float("inf")}},
+        {"dflash_config": {"target_layer_ids": [1.5, None]}},
+    ],
+)
+def test_a_config_with_something_else_where_facts_stand(change: dict[str, object]) -> None:
+    with pytest.raises(PinError, match=r"config\.json does not say"):
+        facts(change, {})
+
+
+def test_json_nested_without_end(folder: Path) -> None:
+    (folder / "config.json").write_text("[" * 100_000)
+    assert "config.json is not JSON" in refused(folder)
+    with pytest.raises(PinError, match="header that is not JSON"):
+        parse_header(b"[" * 100_000, "m", 0)
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "x.pkl", "model.gguf", "x.ckpt", "x.PTH"])
