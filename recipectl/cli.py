@@ -37,6 +37,7 @@ Name = Annotated[
 Sm = Annotated[
     str | None, typer.Option("--sm", help="SM family: 100, 103, 121, 90 or cpu. Default: this machine's GPU.")
 ]
+AnySm = Annotated[str | None, typer.Option("--sm", help="SM family: 100, 103, 121, 90 or cpu. Default: every lane.")]
 Variant = Annotated[str | None, typer.Option("--variant", help="A variant of the lane, such as eager or mtp.")]
 K = Annotated[int | None, typer.Option("--k", help="Speculative tokens a step, under the recipe's K rules.")]
 Sets = Annotated[
@@ -114,7 +115,10 @@ def _call(verb: str, json_mode: bool = False, **arguments: Any) -> None:
         code = 0
     except Exception as error:  # noqa: BLE001 - the one place where a bug becomes exit code 70 and a report
         code = _bug(console, error)
-    sys.stdout.flush()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # `| head` may close before the last line; the interpreter's own flush must not fail again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise typer.Exit(code)
 
 
@@ -130,11 +134,12 @@ def _bug(console: Any, error: Exception) -> int:
 
     _debug()
     text = f"recipectl {__version__}, python {sys.version.split()[0]}\n\n{traceback.format_exc()}"
-    path = load().state_dir / "crashes" / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}.txt"
+    name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}.txt"
     try:
+        path = load().state_dir / "crashes" / name
         write_atomic(path, console.redact(text), mode=0o600)
         where = str(path)
-    except OSError:
+    except Exception:  # noqa: BLE001 - the report of a bug must not hide it behind another
         where = "nowhere: the state directory cannot be written"
     console.error(
         RecipectlError(
@@ -144,6 +149,14 @@ def _bug(console: Any, error: Exception) -> int:
         )
     )
     return RecipectlError.exit_code
+
+
+def _wrong_line(message: str) -> int:
+    from recipectl.console import Console
+    from recipectl.errors import UsageError
+
+    Console(json_mode=True).error(UsageError(message, next_step="recipectl VERB -h"))
+    return UsageError.exit_code
 
 
 def _sets(values: list[str] | None) -> list[str]:
@@ -196,7 +209,7 @@ def check(
             metavar="NAME|FILE...", help="Recipes, files, or overlays/NAME. Default: all.", show_default=False
         ),
     ] = None,
-    sm: Sm = None,
+    sm: AnySm = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings are errors.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of recipe.yaml and stop.")] = False,
     tree: Annotated[
@@ -218,7 +231,7 @@ def check(
 @app.command()
 def lock(
     name: Name = None,
-    sm: Sm = None,
+    sm: AnySm = None,
     update: Annotated[
         Literal["target", "drafter", "all"] | None,
         typer.Option("--update", help="Resolve again what is already locked."),
@@ -493,7 +506,7 @@ def experiment(
 @app.command()
 def notes(
     name: Name = None,
-    sm: Sm = None,
+    sm: AnySm = None,
     format_: Annotated[
         Literal["text", "markdown", "json", "notice", "cyclonedx"], typer.Option("--format", help="How to print them.")
     ] = "text",
@@ -538,7 +551,15 @@ def demo(
 def run(argv: list[str]) -> int:
     """Run one command line; the exit code of the process."""
     try:
-        app(args=argv, prog_name="recipectl")
+        if "--json" not in argv:
+            app(args=argv, prog_name="recipectl")
+            return 0
+        code = app(args=argv, prog_name="recipectl", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except Exception as error:
+        # A wrong command line is one JSON document too. The parser's own class is private to typer.
+        if not hasattr(error, "format_message"):
+            raise
+        return _wrong_line(error.format_message())
     except SystemExit as stop_:
         return stop_.code if isinstance(stop_.code, int) else (0 if stop_.code is None else 2)
-    return 0

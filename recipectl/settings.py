@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -12,20 +13,9 @@ from typing import Any, Literal, cast
 from recipectl.errors import UsageError
 
 HUB = "https://huggingface.co"
-_KEYS = {
-    "use",
-    "hub_endpoint",
-    "default_recipe",
-    "hosts",
-    "engine_python",
-    "docker_host",
-    "cache_dir",
-    "state_dir",
-    "accept_licenses",
-    "recipes_dirs",
-    "hub_timeout_s",
-    "hub_retries",
-}
+_TEXTS = ("use", "hub_endpoint", "default_recipe", "engine_python", "docker_host", "cache_dir", "state_dir")
+_LISTS = ("hosts", "accept_licenses", "recipes_dirs")
+_KEYS = {*_TEXTS, *_LISTS, "hub_timeout_s", "hub_retries"}
 
 
 @dataclass(frozen=True)
@@ -121,7 +111,7 @@ def _number(env: Mapping[str, str], given: Mapping[str, Any], file: Path, key: s
         number = float(value)
     except (TypeError, ValueError):
         number = 0.0
-    if number <= 0:
+    if not (math.isfinite(number) and number > 0):
         raise UsageError(
             f"the setting `{key}` is no positive number", on=str(file), seen=value, expected=f"like {default}"
         )
@@ -134,7 +124,7 @@ def _read(file: Path) -> dict[str, Any]:
             data = tomllib.load(handle)
     except FileNotFoundError:
         return {}
-    except (OSError, tomllib.TOMLDecodeError) as err:
+    except (OSError, ValueError) as err:
         raise UsageError(
             "the settings file cannot be read", on=str(file), seen=err, next_step=f"mend or remove {file}"
         ) from err
@@ -143,4 +133,13 @@ def _read(file: Path) -> dict[str, Any]:
         raise UsageError(
             "unknown settings", on=str(file), seen=", ".join(unknown), expected="one of " + ", ".join(sorted(_KEYS))
         )
+    for key, value in data.items():
+        texts = value if key in _LISTS and isinstance(value, list) else [value]
+        if (key in _LISTS and texts is not value) or (key in (*_TEXTS, *_LISTS) and not _all_text(texts)):
+            expected = "a list of texts" if key in _LISTS else "a text"
+            raise UsageError(f"the setting `{key}` has the wrong type", on=str(file), seen=value, expected=expected)
     return data
+
+
+def _all_text(values: list[Any]) -> bool:
+    return all(isinstance(v, str) for v in values)

@@ -56,6 +56,13 @@ def test_json_errors_are_one_document(cli: Cli) -> None:
     assert json.loads(done.stdout)["exit_code"] == 2
 
 
+@pytest.mark.parametrize("argv", [["frob"], ["show", "--k", "seven"], ["list", "--frob"], ["compare"]])
+def test_a_wrong_command_line_is_one_document_with_json(cli: Cli, argv: list[str]) -> None:
+    done = cli(*argv, "--json")
+    assert done.returncode == 2 and done.stderr == ""
+    assert json.loads(done.stdout)["error"] == "usage"
+
+
 def test_a_broken_settings_file_is_exit_code_2(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text("usee = 1\n")
     done = cli("list", env={"RECIPECTL_SETTINGS": str(tmp_path / "s.toml")})

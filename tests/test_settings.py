@@ -31,7 +31,19 @@ def test_the_file_sets_and_the_environment_wins(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "seen"),
-    [('use = "military"', "military"), ("us = 1", "us"), ("use = ", "Invalid value")],
+    [
+        ('use = "military"', "military"),
+        ("us = 1", "us"),
+        ("use = ", "Invalid value"),
+        ("cache_dir = 5", "5"),
+        ("state_dir = {}", "{}"),
+        ('hosts = "ssh://a"', "ssh://a"),
+        ("hosts = [1]", "[1]"),
+        ("accept_licenses = 5", "5"),
+        ("engine_python = 5", "5"),
+        ("hub_retries = inf", "inf"),
+        ("hub_timeout_s = nan", "nan"),
+    ],
 )
 def test_a_wrong_file_is_a_usage_error_that_names_it(tmp_path: Path, text: str, seen: str) -> None:
     (tmp_path / "settings.toml").write_text(text)
@@ -40,6 +52,12 @@ def test_a_wrong_file_is_a_usage_error_that_names_it(tmp_path: Path, text: str, 
     assert wrong.value.exit_code == 2
     assert wrong.value.on == str(tmp_path / "settings.toml")
     assert seen in (wrong.value.seen or "")
+
+
+def test_a_settings_file_that_is_no_text_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="cannot be read"):
+        load(environment(tmp_path))
 
 
 def test_the_token_is_read_on_demand_and_never_kept(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def parse_set(text: str) -> tuple[str, Json]:
     An empty value removes the key.
     """
     path, sign, value = text.partition("=")
-    if not sign or not path.strip():
+    if not sign or not all(part.strip(" -") for part in path.split(".")):
         raise UsageError("--set needs PATH=VALUE", seen=text, expected="such as --set args.max_model_len=8192")
     tree, findings = yamltree.read(value, "--set")
     if findings:

@@ -31,7 +31,9 @@ def test_values_are_read_as_in_the_file(text: str, expected: tuple[str, Any]) ->
     assert parse_set(text) == expected
 
 
-@pytest.mark.parametrize("text", ["args.max_model_len", "=5", "args.x=yes", "args.x=[1", "args.x=*y"])
+@pytest.mark.parametrize(
+    "text", ["args.max_model_len", "=5", "args.=5", "args.--=5", ".=5", "args.x=yes", "args.x=[1", "args.x=*y"]
+)
 def test_what_is_no_path_and_value_is_a_usage_error(text: str) -> None:
     with pytest.raises(UsageError):
         parse_set(text)
