@@ -30,9 +30,10 @@ def recipe_folder(random_pair: Path, tmp_path: Path) -> Path:
     """A recipes folder with a copy of tiny-dflash on the random pair, not locked yet."""
     folder = tmp_path / "recipes" / "tiny-dflash"
     shutil.copytree(random_pair, folder)
-    source = ROOT / "recipes" / "tiny-dflash"
-    shutil.copy(source / "prompts-prose.txt", folder)
-    (folder / "recipe.yaml").write_text((source / "recipe.yaml").read_text())
+    for file in (ROOT / "recipes" / "tiny-dflash").iterdir():
+        # What stands beside the recipe belongs to it; the lock is of the trained pair.
+        if file.is_file() and file.name != "recipe.lock.yaml":
+            shutil.copy(file, folder)
     return folder
 
 
