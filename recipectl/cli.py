@@ -114,7 +114,7 @@ def _call(verb: str, json_mode: bool = False, **arguments: Any) -> None:
     except BrokenPipeError:
         code = 0
     except Exception as error:  # noqa: BLE001 - the one place where a bug becomes exit code 70 and a report
-        code = _bug(console, error)
+        code = _own_folder(console, error) or _bug(console, error)
     try:
         sys.stdout.flush()
     except BrokenPipeError:  # `| head` may close before the last line; the interpreter's own flush must not fail again
@@ -125,6 +125,33 @@ def _call(verb: str, json_mode: bool = False, **arguments: Any) -> None:
 def _debug() -> None:
     if os.environ.get("RECIPECTL_DEBUG") == "1":
         traceback.print_exc()
+
+
+def _own_folder(console: Any, error: Exception) -> int | None:
+    """A state, cache or data folder that the machine does not let us use is a wrong setting, not a bug."""
+    from recipectl.errors import UsageError
+    from recipectl.settings import load
+
+    if not isinstance(error, OSError) or not isinstance(error.filename, str):
+        return None
+    settings = load()
+    for variable, folder in (
+        ("RECIPECTL_STATE", settings.state_dir),
+        ("RECIPECTL_CACHE", settings.cache_dir),
+        ("RECIPECTL_DATA", settings.data_dir),
+    ):
+        # The folder itself, one above it, or, if it is a file, what was to lie in it.
+        at, usable = Path(error.filename), folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+        if not usable and (at.is_relative_to(folder) or folder.is_relative_to(at)):
+            _debug()
+            console.error(
+                UsageError(
+                    "a folder of recipectl cannot be used", on=str(folder), seen=f"{error.strerror}: {at}",
+                    expected="a folder that can be written", next_step=f"set {variable} to another folder",
+                )
+            )  # fmt: skip
+            return UsageError.exit_code
+    return None
 
 
 def _bug(console: Any, error: Exception) -> int:

@@ -63,6 +63,12 @@ def test_a_wrong_command_line_is_one_document_with_json(cli: Cli, argv: list[str
     assert json.loads(done.stdout)["error"] == "usage"
 
 
+def test_a_state_folder_that_is_a_file_is_a_wrong_setting(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = cli("use", "tiny-dflash", env={"RECIPECTL_STATE": str(tmp_path / "file")})
+    assert done.returncode == 2 and "RECIPECTL_STATE" in done.stderr and str(tmp_path / "file") in done.stderr
+
+
 def test_a_broken_settings_file_is_exit_code_2(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text("usee = 1\n")
     done = cli("list", env={"RECIPECTL_SETTINGS": str(tmp_path / "s.toml")})
