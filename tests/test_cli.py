@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,11 @@ def test_a_state_folder_that_is_a_file_is_a_wrong_setting(cli: Cli, tmp_path: Pa
     (tmp_path / "file").write_text("")
     done = cli("use", "tiny-dflash", env={"RECIPECTL_STATE": str(tmp_path / "file")})
     assert done.returncode == 2 and "RECIPECTL_STATE" in done.stderr and str(tmp_path / "file") in done.stderr
+
+
+def test_a_closed_stream_is_no_crash() -> None:
+    line = f"exec {sys.executable} -m recipectl check --schema >&- 2>&-"
+    assert subprocess.run(["sh", "-c", line], cwd=ROOT, check=False).returncode == 0
 
 
 def test_a_broken_settings_file_is_exit_code_2(cli: Cli, tmp_path: Path) -> None:
