@@ -1,4 +1,4 @@
-"""The real vLLM in containers: one host from lock to bench, and two hosts that serve one model together."""
+"""The real vLLM in a container, from lock to bench."""
 
 from __future__ import annotations
 
@@ -11,25 +11,21 @@ import pytest
 from tests.conftest import ROOT, Cli
 from tests.docker_engine import engine, push, registry
 from tests.engine.vllm_image import import_vllm
-from tests.serving.two_hosts import two_hosts
 
 pytestmark = [pytest.mark.engine, pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
-def recipe(tmp_path: Path, ref: str, digest: str, *, nodes: int = 1) -> Path:
-    """tiny-dflash with its trained pair, in containers; over two nodes without speculation."""
+def recipe(tmp_path: Path, ref: str, digest: str) -> Path:
+    """tiny-dflash with its trained pair, in a container."""
     folder = tmp_path / "recipes" / "tiny-dflash"
     shutil.copytree(ROOT / "recipes" / "tiny-dflash", folder, ignore=shutil.ignore_patterns("recipe.lock.yaml"))
     file = folder / "recipe.yaml"
     text = file.read_text()
     text = text[: text.index("    variants:\n")]
     image = f"      runtime: docker\n      image: {{ref: '{ref}', digest: '{digest}'}}\n"
-    more = "    container: {gpus: none, shm_size: 1g, network: %s}\n" % ("bridge" if nodes == 1 else "host")
-    if nodes > 1:
-        more += f"    nodes: {nodes}\n    parallel: {{tensor: {nodes}}}\n"
-        more += "    per_rank_env: [VLLM_HOST_IP, GLOO_SOCKET_IFNAME]\n"
+    container = "    container: {gpus: none, shm_size: 1g}\n"
     text = text.replace("      runtime: process\n", image).replace(
-        "    status: measured\n", "    status: measured\n" + more
+        "    status: measured\n", "    status: measured\n" + container
     )
     file.write_text(text)
     return folder.parent
@@ -55,21 +51,3 @@ def test_tiny_dflash_in_a_real_container_from_lock_to_bench(
         bench = cli(*root, "bench", "--phases", "counting", "--rounds", "1", "-c", "1", "--json", timeout=300)
         assert bench.returncode == 0, bench.stderr
         assert cli("stop").returncode == 0
-
-
-def test_two_hosts_serve_one_model_with_the_real_engine(tmp_path: Path) -> None:
-    with two_hosts(import_vllm) as hosts:
-        root = ("--recipes", str(recipe(tmp_path, hosts.ref, hosts.digest, nodes=2)))
-        assert hosts.recipectl(*root, "lock", "tiny-dflash", "--sm", "cpu").returncode == 0
-        done = hosts.recipectl(*root, "serve", "tiny-dflash", "--sm", "cpu", "--hosts", f"local,{hosts.far}", "--json",
-                               timeout=1200)  # fmt: skip
-        try:
-            assert done.returncode == 0, done.stdout + done.stderr
-            verdicts = {g["gate"]: g["verdict"] for g in json.loads(done.stdout)["gates"]}
-            assert verdicts["counting"] == "PASS" and "FAIL" not in verdicts.values()
-            bench = hosts.recipectl(*root, "bench", "--phases", "counting", "--rounds", "1", "-c", "1", "--json",
-                                    timeout=300)  # fmt: skip
-            assert bench.returncode == 0, bench.stderr
-        finally:
-            hosts.recipectl("stop", "--all", "--force")
-        assert hosts.containers() == {"a": [], "b": []}
