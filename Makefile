@@ -18,7 +18,7 @@ test: lint
 	$(VENV)/bin/pytest -m "not slow"
 
 test-slow: $(VENV)/.ready
-	$(VENV)/bin/pytest -m slow
+	$(VENV)/bin/pytest -m slow -rs --durations=10
 
 lint: $(VENV)/.ready
 	$(VENV)/bin/ruff check .
