@@ -17,6 +17,10 @@ def _positive(value: Any) -> bool:
     return _int(value) and value >= 1
 
 
+def _sequences(value: Any) -> bool:
+    return _positive(value) and value <= MOST_SEQUENCES
+
+
 def _share(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1
 
@@ -25,16 +29,21 @@ def _sizes(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(map(_positive, value))
 
 
+# Captures are composed for every n up to this many; vLLM's own largest default is 1024.
+MOST_SEQUENCES = 4096
 Check = tuple[Callable[[Any], bool], str]
 _COUNT: Check = (_positive, "a whole number from 1")
 _SWITCH: Check = (lambda value: isinstance(value, bool), "true or false")
 KNOWN: dict[str, Check] = {
     **dict.fromkeys(
         (
-            "max_num_seqs", "max_num_batched_tokens", "max_running_requests", "context_length", "block_size",
+            "max_num_batched_tokens", "context_length", "block_size",
             "kv_cache_memory", "kv_cache_memory_bytes", "max_cudagraph_capture_size",
         ),
         _COUNT,
+    ),
+    **dict.fromkeys(
+        ("max_num_seqs", "max_running_requests"), (_sequences, f"a whole number from 1 to {MOST_SEQUENCES}")
     ),
     # vLLM takes -1 and auto for the longest that fits.
     "max_model_len": (lambda value: _positive(value) or value in (-1, "auto"), "a whole number from 1, -1 or auto"),

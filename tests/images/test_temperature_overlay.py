@@ -22,13 +22,16 @@ def folder(tmp_path: Path) -> Path:
 
 
 def measured(cli: Cli, folder: Path, *variant: str) -> tuple[int, dict[str, Any]]:
-    """Serve, bench counting at 0.8, stop; the bench's exit code and answer."""
+    """Serve, bench prose at 0.8, stop; the bench's exit code and answer.
+
+    Prose, because garbage may end an answer at once: eight of them leave the fifty drafts that the rule asks for.
+    """
     root = ("--recipes", str(folder))
     served = cli(*root, "serve", "tiny-dflash", *variant, timeout=900)
     try:
         assert served.returncode == 0, served.stdout + served.stderr
-        done = cli(*root, "bench", "tiny-dflash", "--phases", "counting", "--temperature", "0.8", "--rounds", "1",
-                   "--concurrency", "1", "--max-tokens", "120", "--json", timeout=600)  # fmt: skip
+        done = cli(*root, "bench", "tiny-dflash", "--phases", "prose", "--temperature", "0.8", "--rounds", "1",
+                   "--concurrency", "1", "--max-tokens", "200", "--json", timeout=600)  # fmt: skip
         return done.returncode, json.loads(done.stdout)
     finally:
         cli(*root, "stop", "--all", "--force", timeout=120)
@@ -42,7 +45,8 @@ def test_before_and_after(cli: Cli, folder: Path) -> None:
     assert "draft tokens accepted" in json.dumps(before) and "temperature 0.8" in json.dumps(before)
     code, after = measured(cli, folder, "--variant", "temperature")
     assert code == 0, after
-    assert _lengths(after) and min(_lengths(after)) > 4.0, "counting is accepted again"
+    # 2.82 was seen; broken it is 1.00.
+    assert _lengths(after) and min(_lengths(after)) > 2.0, "drafts are accepted again"
 
 
 def _lengths(value: Any) -> list[float]:
