@@ -52,6 +52,14 @@ def _nothing_to_build(console: Console, chosen: Chosen) -> int:
     engine = chosen.lane.engine
     if engine.runtime == "process":
         what = f"runs as a process: `serve` puts a patched copy first (overlay {engine.overlay or 'none'})"
+    elif engine.image and "/" not in engine.image.ref:
+        sm = chosen.lane_name.removeprefix("sm")
+        other = f"; `recipectl build {chosen.recipe.name} --sm {sm} --variant upstream` builds on vLLM's own image"
+        has_other = "upstream" in {str(k): v for k, v in chosen.recipe.variants.items()}.get(chosen.lane_name, {})
+        what = (
+            f"runs on {engine.image.ref}, which its authors built for themselves and no registry has: load it into "
+            f"this machine's engine{other if has_other else ''}"
+        )
     else:
         what = f"uses {engine.image.ref if engine.image else 'no image'} as it is: `recipectl pull` fetches it"
     console.print(f"nothing to build: {chosen.title} {what}")
