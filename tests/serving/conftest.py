@@ -34,6 +34,10 @@ def recipe_folder(random_pair: Path, tmp_path: Path) -> Path:
         # What stands beside the recipe belongs to it; the lock is of the trained pair.
         if file.is_file() and file.name != "recipe.lock.yaml":
             shutil.copy(file, folder)
+    recipe = folder / "recipe.yaml"
+    # The random pair has a tokenizer of its own.
+    kept = [line for line in recipe.read_text().splitlines(keepends=True) if "tokenizer.json:" not in line]
+    recipe.write_text("".join(kept))
     return folder
 
 
