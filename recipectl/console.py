@@ -10,7 +10,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, TextIO
 
 from recipectl.errors import RecipectlError
@@ -170,8 +170,3 @@ def _rich_progress(text: str, total: float | None, unit: str, redact: object) ->
 
     with bar:
         yield Shown()
-
-
-def pairs(values: Mapping[str, object]) -> list[tuple[str, str]]:
-    """A mapping as rows for `Console.table`."""
-    return [(k, "" if v is None else str(v)) for k, v in values.items()]

@@ -13,7 +13,7 @@ from recipectl.bench import run as bench_run
 from recipectl.bench.result import Result
 from recipectl.bench.target import of_deployment
 from recipectl.commands import bench, gating, launching
-from recipectl.commands.context import Chosen, choose, write_receipt
+from recipectl.commands.context import Chosen, choose, utc_now, write_receipt
 from recipectl.commands.departures import check_rules
 from recipectl.commands.launching import Up
 from recipectl.commands.lock import write_lock
@@ -27,7 +27,7 @@ RECIPE, LANE = "tiny-dflash", "cpu"
 
 def run(settings: Settings, console: Console, *, keep: bool) -> int:
     """Check, lock, verify, compose, serve, gate, bench, receipt, stop. Nothing is left running, unless `keep`."""
-    begun, clock = gating.utc(), time.monotonic()
+    begun, clock = utc_now(), time.monotonic()
     chosen = _locked(settings, console)
     console.print(f"== check: {chosen.title}, every K rule")
     check_rules(console, chosen, unqualified=False)
@@ -76,7 +76,7 @@ def _bench(settings: Settings, console: Console, chosen: Chosen, up: Up) -> tupl
 def _receipt(begun: str, up: Up, result: Result, folder: Path) -> receipts.Receipt:
     plan = up.deployment.plan
     return receipts.Receipt(
-        kind="demo", recipe=plan.recipe, lane=plan.lane, started=begun, ended=gating.utc(),
+        kind="demo", recipe=plan.recipe, lane=plan.lane, started=begun, ended=utc_now(),
         subjects=gating.subjects(plan), ran={"argv": list(plan.ranks[0].argv), "engine": plan.engine,
                                              "version": plan.engine_version},
         seen={**gating.observed(up.deployment, up.results), **receipt.seen(result, folder)}, notes=plan.notes,

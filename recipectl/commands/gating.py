@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from recipectl import receipts
-from recipectl.commands.context import write_receipt
+from recipectl.commands.context import utc_now, write_receipt
 from recipectl.console import Console
 from recipectl.errors import GateError
 from recipectl.serving import keys, launch, runtimes
@@ -19,11 +18,6 @@ from recipectl.serving.gates import Context, Result, failures, run, set_verdicts
 from recipectl.serving.live import LiveProbes
 from recipectl.serving.plan import Plan
 from recipectl.settings import Settings
-
-
-def utc() -> str:
-    """Now, as receipts carry it."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def run_gates(settings: Settings, deployment: Deployment) -> list[Result]:
@@ -78,7 +72,7 @@ def keep_receipt(
     return write_receipt(
         settings,
         receipts.Receipt(
-            kind=kind, recipe=plan.recipe, lane=plan.lane, started=begun, ended=utc(), subjects=subjects(plan),
+            kind=kind, recipe=plan.recipe, lane=plan.lane, started=begun, ended=utc_now(), subjects=subjects(plan),
             ran={"engine": plan.engine, "version": plan.engine_version, "deployment": plan.id,
                  "ranks": [{"rank": r.rank, "host": r.host, "argv": list(r.argv), "env": dict(r.env)}
                            for r in plan.ranks]},

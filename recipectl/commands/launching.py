@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from recipectl.commands.gating import judge, keep_receipt, run_gates, utc
+from recipectl.commands.context import utc_now
+from recipectl.commands.gating import judge, keep_receipt, run_gates
 from recipectl.commands.preflight import check_engine, refuse_second
 from recipectl.console import Console
 from recipectl.errors import Interrupted
@@ -39,7 +40,7 @@ def bring_up(settings: Settings, console: Console, plan: Plan) -> Up:
     `HungUp` leaves it."""
     from recipectl.serving.probes import Server
 
-    begun = utc()
+    begun = utc_now()
     with locked(settings.state_dir / "locks" / f"serve-{plan.name}.lock", f"serve of {plan.name}", wait_s=0):
         refuse_second(settings, plan)
         given = settings.environ.get("RECIPECTL_API_KEY")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from recipectl.commands.context import Chosen, choose, remember, require_lock
+from recipectl.commands.context import Chosen, choose, remember, require_lock, utc_now
 from recipectl.commands.copying import copy_to_hosts
 from recipectl.commands.hub import connect
 from recipectl.commands.images import plan_images, pull_images
@@ -53,7 +52,7 @@ def run(
         plan_images(console, chosen, lock)
         show_plan(console, puller, models)
         return 0
-    started = _now()
+    started = utc_now()
     try:
         pulled = {n: puller.pull(n, m) for n, m in models.items() if m.repo is not None}
     except KeyboardInterrupt:
@@ -64,7 +63,7 @@ def run(
     check_folders(settings, console, chosen, models, jobs=jobs)
     images = pull_images(settings, console, chosen, lock) if only is None else {}
     copies = copy_to_hosts(settings, console, chosen, models, hosts.split(",")) if hosts else {}
-    report(settings, console, chosen, models, pulled, copies, images, started, _now())
+    report(settings, console, chosen, models, pulled, copies, images, started, utc_now())
     remember(settings, "last-pulled", chosen.recipe.name)
     return 0
 
@@ -76,7 +75,3 @@ def _lock(settings: Settings, console: Console, chosen: Chosen, dry_run: bool, a
         return require_lock(recipe, lane, lock, chosen.entry)
     console.notice(f"{chosen.title} is not locked yet: this pull pins it")
     return write_lock(settings, console, chosen.entry, recipe, [lane], dry_run=dry_run, accept=accept).lock
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
