@@ -19,6 +19,7 @@ from recipectl.bench import compare, resample
 from recipectl.bench.compare import Judged
 from recipectl.errors import UsageError
 from recipectl.recipe.base import Json, Slug, Strict
+from recipectl.recipe.beside import outside
 
 SCHEMA = "recipectl.experiment/1"
 Status = Literal["PASS", "FAIL", "INCONCLUSIVE", "NOT_RUN"]
@@ -74,6 +75,8 @@ class Stage(Strict):
         missing = [f for f in _NEEDS[self.kind] if getattr(self, f) is None]
         if missing:
             raise ValueError(f"a stage of kind {self.kind} needs {', '.join(missing)}")
+        if self.prompts is not None and (problem := outside(self.prompts)):
+            raise ValueError(f"prompts: {problem.replace('recipe', 'contract')}")
         return self
 
 

@@ -16,6 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from recipectl.errors import PinError
+from recipectl.recipe.base import SchemaOne
 from recipectl.recipe.model import Model
 from recipectl.recipe.schema import Recipe
 
@@ -114,7 +115,7 @@ class LockedOverlay(_Locked):
 class Lock(_Locked):
     """The whole lock of one recipe. `resolution` is kept per lane, so one lane can be locked alone."""
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
+    schema_version: SchemaOne = Field(default=1, alias="schema")
     recipe: str
     resolution: dict[str, str]
     models: dict[str, LockedModel] = {}

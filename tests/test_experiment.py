@@ -130,6 +130,7 @@ def test_boots_are_interleaved() -> None:
         (("name: speed", "name: startup"), "two stages have one name"),
         (("kind: speed", "kind: sped"), "stages.3.kind"),
         (("recipe: glm53-nvfp4-one-gb300\n", ""), "recipe"),
+        (("threshold: 3.0, ", "threshold: 3.0, prompts: ../mine.txt, "), "lies outside the contract's folder"),
         (("confidence", "confidence"), ""),
     ],
 )

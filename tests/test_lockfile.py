@@ -63,6 +63,8 @@ def test_one_edited_byte_of_a_hash_is_refused_and_named() -> None:
         ("[1]", "form of a lock"),
         ("schema: 1\nrecipe: r\nresolution: {}\nmodles: {}\n", "form of a lock"),
         ("schema: 7\n", "newer recipectl"),
+        ("schema: 1.0\nrecipe: r\nresolution: {}\n", "form of a lock"),
+        ("schema: true\nrecipe: r\nresolution: {}\n", "form of a lock"),
     ],
 )
 def test_what_is_no_lock_is_refused(text: str, what: str) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from recipectl.recipe import yamltree
-from recipectl.recipe.base import Evidence, Sha256, Slug, Source, Strict
+from recipectl.recipe.base import Evidence, SchemaOne, Sha256, Slug, Source, Strict
 from recipectl.recipe.families import FAMILIES
 from recipectl.recipe.findings import Finding, in_file_order
 from recipectl.recipe.hygiene import looks_secret
@@ -137,7 +137,7 @@ class Base(Strict):
 class Manifest(Strict):
     """overlay.yaml."""
 
-    schema_version: Literal[1] = Field(alias="schema")
+    schema_version: SchemaOne = Field(alias="schema")
     name: Slug
     summary: str = Field(min_length=8)
     license: str = Field(description="SPDX expression of what this folder holds")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints
+from pydantic_core import PydanticCustomError
 
 Scalar = str | int | float | bool
 Json = JsonValue
@@ -15,6 +16,16 @@ Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.\-]*$", max_l
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 # Published prefixes of a sha256: 8 hex digits are the shortest that cards print.
 Sha256Prefix = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8,64}$")]
+
+
+def _whole(value: Any) -> Any:
+    """Literals compare by ==, which takes 1.0 and true for 1."""
+    if isinstance(value, bool | float):
+        raise PydanticCustomError("int_type", "Input should be a valid integer")
+    return value
+
+
+SchemaOne = Annotated[Literal[1], BeforeValidator(_whole)]
 
 
 class Strict(BaseModel):

@@ -28,7 +28,7 @@ CODES: dict[str, tuple[str, Level]] = {
     "R004": ("a model without a license says who looked for one", "warning"),
     "R005": ("a license is an SPDX expression", "error"),
     "R006": ("no default rests on retracted evidence alone", "warning"),
-    "R007": ("files that the recipe names lie beside it", "error"),
+    "R007": ("files and model folders that the recipe names lie beside it", "error"),
     "R008": ("published numbers agree with each other and with K", "warning"),
     "R009": ("engine, runtime, image and SM family fit together", "error"),
     "R010": ("log patterns are regular expressions", "error"),

@@ -82,3 +82,7 @@ class Model(Strict):
         if self.path is not None and self.revision is not None:
             raise ValueError("revision belongs to a hub repository; a local folder is pinned by the lock alone")
         return self
+
+
+class Given(Model):
+    """A model that the command line named. Its `path` is absolute, which no recipe file can spell."""

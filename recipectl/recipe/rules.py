@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from recipectl import fsio
 from recipectl.errors import LicenseError
 from recipectl.licenses import canonical
-from recipectl.recipe import knownargs, published
+from recipectl.recipe import beside, knownargs, published
 from recipectl.recipe.codes import level_of
 from recipectl.recipe.families import FAMILIES
 from recipectl.recipe.findings import Finding, Level, in_file_order
@@ -61,13 +60,14 @@ def _all(recipe: Recipe, folder: Path | None) -> Iterator[Said]:
         yield "R014", ("name",), f"the recipe is named {recipe.name}, its folder {name}", f"write `name: {name}`"
     for name, model in recipe.models.items():
         yield from _model(("models", name), model)
+        yield from (("R007", *said) for said in beside.model(("models", name), model, folder))
     for at, family, lane in lanes(recipe):
         yield from _ranks(at, family, lane)
         yield from _engine(at, family, lane)
         yield from _arguments(at, recipe, lane)
         yield from _gates(at, lane)
         yield from _scopes(at, recipe, lane)
-        yield from _files(at, lane, folder)
+        yield from (("R007", *said) for said in beside.lane(at, lane, folder))
         yield from published.check(at, lane)
         yield from rest_on_retracted(at, lane)
 
@@ -203,30 +203,3 @@ def _scopes(at: At, recipe: Recipe, lane: Lane) -> Iterator[Said]:
             yield "R015", path, f"no lane is called {scope.lane}", f"one of {', '.join(LANE_NAMES)}"
         if scope.drafter is not None and scope.drafter not in drafters:
             yield "R015", path, f"no model is called {scope.drafter}", "write a name under `models`, or its repo"
-
-
-def _files(at: At, lane: Lane, folder: Path | None) -> Iterator[Said]:
-    for index, asset in enumerate(lane.assets):
-        here = (*at, "assets", index)
-        if problem := _outside(asset.path):
-            yield "R007", here, problem, "copy the file into the recipe's folder"
-        elif folder is not None and not (folder / asset.path).is_file():
-            yield "R007", here, f"{asset.path} is not there", f"put it beside the recipe, in {folder.name}/"
-        elif folder is not None and asset.sha256 and fsio.sha256_file(folder / asset.path) != asset.sha256:
-            yield (
-                "R007",
-                here,
-                f"{asset.path} is not the file with this sha256",
-                "restore the file, or write its sha256",
-            )
-    if lane.experiment is not None:
-        if problem := _outside(lane.experiment):
-            yield "R007", (*at, "experiment"), problem, "copy the file into the recipe's folder"
-        elif folder is not None and not (folder / lane.experiment).is_file():
-            yield "R007", (*at, "experiment"), f"{lane.experiment} is not there", "put the contract beside the recipe"
-
-
-def _outside(path: str) -> str | None:
-    if path.startswith("/") or ".." in Path(path).parts:
-        return f"{path} lies outside the recipe's folder"
-    return None

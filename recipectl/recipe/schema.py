@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
-from recipectl.recipe.base import Provenance, Slug, Strict
+from recipectl.recipe.base import Provenance, SchemaOne, Slug, Strict
 from recipectl.recipe.lane import Lane
 from recipectl.recipe.model import Model
 
@@ -23,7 +23,7 @@ LANE_NAMES: tuple[str, ...] = get_args(LaneName)
 class Recipe(Strict):
     """A recipe after merging: lanes and variants are complete lanes."""
 
-    schema_version: Literal[1] = Field(alias="schema")
+    schema_version: SchemaOne = Field(alias="schema")
     name: Slug
     summary: str = Field(min_length=8)
     license: str = Field(default="Apache-2.0", description="of this recipe's text, not of its models")
@@ -84,7 +84,7 @@ def json_schema() -> dict[str, Any]:
         for name, info in Recipe.model_fields.items()
         if name not in ("lanes", "variants", "schema_version")
     }
-    fields["schema_version"] = (Literal[1], Field(alias="schema"))
+    fields["schema_version"] = (SchemaOne, Field(alias="schema"))
     fields["shared"] = (patch, Field(default=None, description="what all lanes share"))
     fields["lanes"] = (dict[LaneName, lane_file], Field(min_length=1))  # type: ignore[valid-type]
     file_model = create_model("RecipeFile", __config__=ConfigDict(extra="forbid"), **fields)

@@ -170,6 +170,8 @@ def _fix_type(kind: str, value: Any, raw: str | None) -> str | None:
     fix: str | None = None
     if kind in ("int_type", "float_type") and isinstance(value, str):
         fix = f"write {value} without quotes" if _FLOAT.match(value) else None
+    elif kind.startswith("int_") and isinstance(value, float) and value.is_integer():
+        fix = f"write {int(value)}"
     elif kind == "string_type" and raw and value is not None:
         fix = f'put it in quotes: "{raw}"'
     elif kind == "string_type" and isinstance(value, dict) and len(value) == 1 and None in value.values():

@@ -69,6 +69,7 @@ FOREIGN = {"repository": "https://github.com/a/b", "path": "x.patch", "license":
         ({"base": {"distribution": ["toy"], "version": 1.0}}, "base.version: expected text, got the number 1.0"),
         ({"checks": [{"kind": "magic"}]}, "checks[0]"),
         ({"checks": [{"kind": "script", "source": "x.py", "why": "because it is so"}]}, "the key `expect` is missing"),
+        ({"schema": 1.0}, "error[P004] schema: expected a whole number, got the number 1.0"),
         ({"sources": []}, "sources"),
         ({"name": "Upper"}, "error[P007] name"),
     ],

@@ -112,6 +112,26 @@ def test_assets_are_held_to_their_hash(tmp_path: Path) -> None:
     assert codes({"assets": [{**asset, "sha256": empty}]}, folder=folder) == []
 
 
+def test_what_a_recipe_names_lies_below_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "pair"
+    (folder / "weights").mkdir(parents=True)
+    (folder / "link").symlink_to("/etc")
+    (folder / "inside").symlink_to("weights")
+    (folder / "prompts.txt").write_text("one")
+
+    def path(where: str) -> list[str]:
+        return codes({}, folder=folder, models={"target": {"path": where, "repo": None, "revision": None}})
+
+    assert [path(w) for w in ("weights", "./weights", "inside", "not-there-yet")] == [[], [], [], []]
+    assert [path(w) for w in ("/etc", "..", "weights/../../x", "~/x", ".", "", "link")] == [["R007"]] * 7
+
+    def prompts(file: object) -> list[str]:
+        return codes({"bench": [{"protocol": "prose", "settings": {"prompts": file}}]}, folder=folder)
+
+    assert prompts("prompts.txt") == []
+    assert [prompts(f) for f in ("/etc/passwd", "../x.txt", "none.txt", "link/passwd", 1)] == [["R007"]] * 5
+
+
 def test_remote_code_is_trusted_where_it_is_listed() -> None:
     args = {"args": {"trust_remote_code": True}}
     assert codes(args) == ["R013"]
