@@ -24,6 +24,8 @@ ONE = "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed"
 TWO = "3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3"
 THREE = "8b5b9db0c13db24256c829aa364aa90c6d2eba318b9232a4ab9313b954d3555f"
 
+KERNEL = tuple(int(n) for n in os.uname().release.split("-")[0].split(".")[:2])
+
 
 @pytest.fixture
 def tree(tmp_path: Path) -> tuple[Path, LockedModel]:
@@ -102,14 +104,31 @@ def test_full_ignores_what_was_remembered(tree: tuple[Path, LockedModel]) -> Non
     assert [p.kind for p in verify_model(folder, locked, cache, full=True)] == ["changed"]
 
 
-def test_pages_that_were_hashed_are_dropped_from_the_cache(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", [0.0, 0.5])
+def test_pages_that_hashing_brought_into_the_cache_are_dropped(tmp_path: Path, before: float) -> None:
     """A flooded page cache has wedged unified-memory hosts; the kernel's own count of resident pages shows it."""
-    path = tmp_path / "weights"
-    path.write_bytes(noise(32 << 20))
-    os.sync()
-    assert _resident(path) > 0.9
+    path = _weights(tmp_path, before)
     HashCache(tmp_path / "hashes.json").sha256(path)
     assert _resident(path) < 0.1
+
+
+@pytest.mark.skipif(KERNEL < (6, 5), reason="before Linux 6.5 nothing tells what is cached, and all is dropped")
+def test_a_file_that_lay_whole_in_the_cache_stays_there(tmp_path: Path) -> None:
+    path = _weights(tmp_path, 1.0)
+    HashCache(tmp_path / "hashes.json").sha256(path)
+    assert _resident(path) > 0.9
+
+
+def _weights(folder: Path, cached: float) -> Path:
+    """A file of 32 MiB of which this share, from its start, lies in the page cache."""
+    path = folder / "weights"
+    path.write_bytes(noise(32 << 20))
+    with path.open("rb", buffering=0) as handle:
+        os.fsync(handle.fileno())
+        kept = int(cached * (32 << 20))
+        os.posix_fadvise(handle.fileno(), kept, 0, os.POSIX_FADV_DONTNEED)
+    assert abs(_resident(path) - cached) < 0.1
+    return path
 
 
 def _resident(path: Path) -> float:
