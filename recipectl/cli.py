@@ -45,6 +45,12 @@ Sets = Annotated[
     typer.Option("--set", metavar="PATH=VALUE", help="Change one value, such as args.max_model_len=8192. Recorded."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON document on stdout.")]
+Drafter = Annotated[
+    str | None,
+    typer.Option(
+        "--drafter", metavar="NAME|PATH", help="Another drafter of the recipe, or any folder, under the same rules."
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Print the whole plan and stop.")]
 Jobs = Annotated[
     int | None, typer.Option("--jobs", "-j", min=1, help="Parallel jobs. Default: cores, 2 on unified memory.")
@@ -203,6 +209,7 @@ def show(
     variant: Variant = None,
     k: K = None,
     sets: Sets = None,
+    drafter: Drafter = None,
     geometry: Annotated[
         bool, typer.Option("--geometry", help="KV bytes per token and page, drafter block, pool size.")
     ] = False,
@@ -222,6 +229,7 @@ def show(
         variant=variant,
         k=k,
         sets=_sets(sets),
+        drafter=drafter,
         geometry=geometry,
         evidence=evidence,
         argv=argv,
@@ -353,9 +361,7 @@ def serve(
     variant: Variant = None,
     k: K = None,
     sets: Sets = None,
-    drafter: Annotated[
-        str | None, typer.Option("--drafter", metavar="NAME|PATH", help="Another drafter, under the same rules.")
-    ] = None,
+    drafter: Drafter = None,
     port: Annotated[
         int | None, typer.Option("--port", min=1, max=65535, help="Port of the API. Default: a free one.")
     ] = None,

@@ -14,7 +14,7 @@ from recipectl.recipe import catalog, evidence
 from recipectl.recipe.base import Json
 from recipectl.recipe.families import FAMILIES
 from recipectl.recipe.lane import Lane
-from recipectl.recipe.model import Model
+from recipectl.recipe.model import Given, Model
 from recipectl.recipe.schema import Recipe
 from recipectl.settings import Settings
 from recipectl.speculative import RuleVerdict
@@ -73,7 +73,7 @@ def drafter_folder(settings: Settings, entry: catalog.Entry, recipe: Recipe, lan
     assert lane.drafter is not None
     model = recipe.models[lane.drafter]
     if model.path is not None:
-        return str(store.local_dir(entry, model.path))
+        return str(store.path_dir(entry, model))
     locked = lock.models.get(lane.drafter) if lock else None
     commit = locked.commit if locked and locked.commit else model.revision
     return str(store.hub_dir(settings, model.repo or "", commit)) if commit else f"{model.repo} (not locked yet)"
@@ -156,7 +156,7 @@ def _cut(text: str) -> str:
 
 def _source(model: Model) -> str:
     if model.path is not None:
-        return f"./{model.path}"
+        return model.path if isinstance(model, Given) else f"./{model.path}"
     revision = model.revision or "no revision"
     return f"{model.repo}@{revision[:12] if len(revision) == 40 else revision}"
 

@@ -157,7 +157,7 @@ def _lane(recipe: Recipe, lane_name: str, variant: str | None) -> Lane:
 def require_lock(recipe: Recipe, lane_name: str, lock: Lock | None, entry: catalog.Entry) -> Lock:
     """The lock if it holds for this lane, else a PinError with the drift and the command that mends it."""
     command = f"recipectl lock {recipe.name} --sm {lane_name.removeprefix('sm')}"
-    if lock is None:
+    if lock is None or not lock.resolution:
         raise PinError(f"{recipe.name} is not locked", on=str(entry.lock_file), next_step=command)
     reasons = drift(recipe, lock, lane_name)
     if reasons:

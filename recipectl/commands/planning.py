@@ -13,6 +13,8 @@ from recipectl.commands import notes
 from recipectl.commands.context import Chosen
 from recipectl.commands.joining import Where
 from recipectl.commands.overlays import with_overlay
+from recipectl.lockfile import Lock
+from recipectl.recipe.model import Given
 from recipectl.serving import containers, runtimes
 from recipectl.serving.plan import LOOPBACK, Order, Plan, Prompts, compose
 from recipectl.serving.process import free_port
@@ -50,7 +52,7 @@ def plan_of(
             models={r: PurePath(p) for r, p in containers.seen_models(models).items()} if inside else models,
             program=_program(settings, chosen), port=where.port or free_port(), prompts=prompts_of(chosen),
             recipe_digest="sha256:" + hashlib.sha256(chosen.entry.file.read_bytes()).hexdigest(),
-            lock_digest="sha256:" + hashlib.sha256(lockfile.dump(lock).encode()).hexdigest(),
+            lock_digest="sha256:" + hashlib.sha256(lockfile.dump(_as_locked(chosen, lock)).encode()).hexdigest(),
             trees={role: m.tree for role, m in locked_models.items()},
             taps=drafter.facts.taps if drafter else None, unified_memory=chosen.family.unified_memory,
             address=LOOPBACK if bound in (LOOPBACK, containers.ANYWHERE) else bound,
@@ -62,6 +64,12 @@ def plan_of(
         )
     )  # fmt: skip
     return with_overlay(settings, chosen, plan)
+
+
+def _as_locked(chosen: Chosen, lock: Lock) -> Lock:
+    """The lock as it is on disk: what the command line named is pinned beside it, by the tree in the plan."""
+    kept = {n: m for n, m in lock.models.items() if not isinstance(chosen.recipe.models.get(n), Given)}
+    return lock.model_copy(update={"models": kept})
 
 
 def _stamp() -> str:

@@ -34,7 +34,7 @@ def preview(settings: Settings, chosen: Chosen) -> Plan:
 def _folder(settings: Settings, chosen: Chosen, name: str) -> Path:
     model = chosen.recipe.models[name]
     if model.path is not None:
-        return store.local_dir(chosen.entry, model.path)
+        return store.path_dir(chosen.entry, model)
     locked = chosen.lock.models.get(name) if chosen.lock else None
     commit = (locked.commit if locked else None) or model.revision or "not-locked"
     return store.hub_dir(settings, model.repo or "", commit)

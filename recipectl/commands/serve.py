@@ -10,7 +10,8 @@ from types import FrameType
 from recipectl import speculative
 from recipectl.commands import gating
 from recipectl.commands.context import choose
-from recipectl.commands.departures import check_rules, stamps_of, with_drafter
+from recipectl.commands.departures import check_rules, stamps_of
+from recipectl.commands.drafters import with_drafter
 from recipectl.commands.joining import where_of
 from recipectl.commands.launching import HungUp, Up, bring_up
 from recipectl.commands.models import ensure_verified
@@ -44,7 +45,9 @@ def run(
 ) -> int:
     """Serve and return once READY; the server stays."""
     given = [speculative.parse_set(s) for s in sets]
-    chosen = with_drafter(choose(settings, console, name, sm, variant=variant, k=k, sets=given), drafter)
+    # The rules need no lock as far as the recipe itself breaks them: that is told first, `ensure_verified` asks for it.
+    chosen = choose(settings, console, name, sm, variant=variant, k=k, sets=given, need_lock=False)
+    chosen = with_drafter(settings, console, chosen, drafter)
     stamps = [*stamps_of(chosen, k, sets, drafter), *check_rules(console, chosen, unqualified=unqualified)]
     models = ensure_verified(settings, console, chosen, accept=accept_license)
     where = where_of(settings, console, chosen, models, port=port, hosts=hosts, expose=expose)

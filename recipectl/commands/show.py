@@ -9,6 +9,7 @@ from dataclasses import asdict
 from recipectl import geometry_report, provenance, showing, speculative
 from recipectl.commands import notes
 from recipectl.commands.context import Chosen, choose, choose_name
+from recipectl.commands.drafters import with_drafter
 from recipectl.commands.previewing import preview
 from recipectl.console import Console
 from recipectl.errors import RecipeError
@@ -24,12 +25,13 @@ EVIDENCE = ("where", "value", "status", "date", "source", "note")
 
 def run(
     settings: Settings, console: Console, *, name: str | None = None, sm: str | None = None,
-    variant: str | None = None, k: int | None = None, sets: Sequence[str] = (), geometry: bool = False,
-    evidence: bool = False, argv: bool = False,
+    variant: str | None = None, k: int | None = None, sets: Sequence[str] = (), drafter: str | None = None,
+    geometry: bool = False, evidence: bool = False, argv: bool = False,
 ) -> int:  # fmt: skip
     """0, or 3 if a lane that is shown breaks a rule. Without --sm and without a fitting GPU, all lanes are shown."""
     given = [speculative.parse_set(s) for s in sets]
-    chosen = _chosen(settings, console, name, sm, variant, k, given, one=geometry or argv)
+    chosen = _chosen(settings, console, name, sm, variant, k, given, one=geometry or argv or drafter is not None)
+    chosen = [with_drafter(settings, console, c, drafter) for c in chosen]
     first = chosen[0]
     # Computed before anything is printed: an answer comes whole or not at all.
     views = [showing.view(settings, c.entry, c.recipe, c.lane_name, c.lane, c.lock, c.variant) for c in chosen]

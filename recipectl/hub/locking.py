@@ -23,9 +23,12 @@ from recipectl.workers import run_all
 
 
 def lock_folder(
-    name: str, model: Model, folder: Path, cache: HashCache, on_bytes: Callable[[int], None] | None = None
-) -> LockedModel:
-    """Lock a model that lies in a folder beside the recipe: every file in it, since the engine sees the whole folder.
+    name: str, model: Model, folder: Path, cache: HashCache, on_bytes: Callable[[int], None] | None = None, *,
+    full: bool = True,
+) -> LockedModel:  # fmt: skip
+    """Lock a model that lies in a folder of this machine: every file in it, since the engine sees the whole folder.
+
+    Without `full`, a file that has not changed since it was hashed is taken at its remembered hash.
 
     PinError if the folder is not there, holds what must not be loaded, or is not what the recipe expects.
     """
@@ -34,7 +37,7 @@ def lock_folder(
     check_folder(folder, model)
     files = []
     for path in walk(folder):
-        sha = cache.sha256(folder / path, full=True, on_bytes=on_bytes)
+        sha = cache.sha256(folder / path, full=full, on_bytes=on_bytes)
         files.append(LockedFile(path=safe_name(path), size=(folder / path).stat().st_size, sha256=sha))
     found = facts_of(folder, model.expect.tensors)
     check_published(name, model, {f.path: f.sha256 for f in files})

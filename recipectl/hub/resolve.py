@@ -9,7 +9,7 @@ from recipectl.console import Console
 from recipectl.fsio import HashCache
 from recipectl.hub.locking import lock_folder, lock_repo
 from recipectl.hub.port import Hub
-from recipectl.hub.store import Beside, local_dir
+from recipectl.hub.store import Beside, path_dir
 from recipectl.lockfile import Lock, LockedImage, LockedModel, resolution_digest
 from recipectl.recipe.schema import Recipe
 from recipectl.settings import Settings
@@ -50,7 +50,7 @@ def resolve(
     for name in want.model_names():
         model = recipe.models[name]
         if model.path is not None:
-            folder = local_dir(want.entry, model.path)
+            folder = path_dir(want.entry, model)
             with console.progress(f"hashing {name}", unit="B") as bar:
                 models[name] = lock_folder(name, model, folder, cache, bar.advance)
         elif not (settled := models.get(name)) or want.stale(old, name, settled):

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from recipectl.errors import PinError
 from recipectl.lockfile import LockedModel
-from recipectl.recipe.model import Model
+from recipectl.recipe.model import Given, Model
 from recipectl.settings import Settings
 
 
@@ -29,6 +29,12 @@ def local_dir(entry: Beside, path: str) -> Path:
     return folder
 
 
+def path_dir(entry: Beside, model: Model) -> Path:
+    """The folder of a model that is not the hub's: beside the recipe, or where the command line said."""
+    assert model.path is not None
+    return Path(model.path) if isinstance(model, Given) else local_dir(entry, model.path)
+
+
 def hub_dir(settings: Settings, repo: str, commit: str) -> Path:
     """The folder of a hub model at one commit."""
     return settings.cache_dir / "models" / repo.replace("/", "--") / commit
@@ -37,7 +43,7 @@ def hub_dir(settings: Settings, repo: str, commit: str) -> Path:
 def model_dir(settings: Settings, entry: Beside, model: Model, locked: LockedModel) -> Path:
     """The folder of real files that belongs to a locked model. It may not exist yet."""
     if model.path is not None:
-        return local_dir(entry, model.path)
+        return path_dir(entry, model)
     assert locked.repo is not None and locked.commit is not None
     return hub_dir(settings, locked.repo, locked.commit)
 

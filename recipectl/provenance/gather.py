@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Literal
 
 from recipectl.images.manifest import Patch
@@ -120,7 +121,7 @@ def _model(recipe: Recipe, name: str, lock: Lock | None, used: tuple[str, ...]) 
     hashes = {f.path: f.sha256 for f in locked.files} if locked else dict(model.files.sha256)
     version = (locked.commit or locked.tree) if locked else model.revision
     return Part(
-        model.role, name, model.repo or f"recipes/{recipe.name}/{model.path}", version,
+        model.role, name, model.repo or str(PurePosixPath("recipes", recipe.name, model.path or "")), version,
         canonical(license_) if license_ else None, source, used, hashes, tuple(remarks),
     )  # fmt: skip
 

@@ -214,6 +214,7 @@ def _container(order: Order, rank: int, argv: tuple[str, ...], env: Mapping[str,
     labels = {
         containers.LABEL + "recipe": order.recipe.name, containers.LABEL + "recipe.digest": order.recipe_digest,
         containers.LABEL + "lock.digest": order.lock_digest,
+        **({containers.LABEL + "departures": "; ".join(order.stamps)} if order.stamps else {}),
     }  # fmt: skip
     published = (order.publish, order.port) if rank == 0 else None
     return containers.spec(order.id, rank, order.lane, order.places[rank], argv, env, published, labels)

@@ -162,7 +162,8 @@ def k009(case: Case) -> RuleVerdict:
             return RuleVerdict(
                 "K009", "FAIL", f"{name} lacks {', '.join(missing)}", where=where,
                 seen=f"{len(locked.files)} files in the lock", expected=", ".join(required),
-                fix=f"put the file beside the weights of {name} and check that `files.allow` takes it, then lock again",
+                fix=f"put the file beside the weights of {name}; where the recipe names that model, check that "
+                "`files.allow` takes it, then lock again",
             )  # fmt: skip
     return RuleVerdict("K009", "PASS", f"all required files of {' and '.join(names)} are locked", where=where)
 

@@ -92,7 +92,7 @@ class Case:
         """NOT_CHECKED for a fact that is not known, with the command that finds it out."""
         names = [n for n in (self.lane.target, self.lane.drafter) if n]
         state = "the lock does not say"
-        if self.lock is None:
+        if self.lock is None or not self.lock.resolution:
             state = "there is no lock yet"
         elif any(self._facts(n) is None for n in names):
             state = "the lock is of other models"
