@@ -5,18 +5,13 @@ Heavy modules are imported inside the verbs, so that `--help` answers in under 0
 
 from __future__ import annotations
 
-import importlib
-import os
-import signal
-import sys
-import time
-import traceback
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from recipectl import __version__
+from recipectl.calling import call, unwritten, wrong_line
 
 app = typer.Typer(
     name="recipectl",
@@ -93,103 +88,8 @@ def root(
     _State.recipes, _State.quiet = recipes, quiet
 
 
-def _call(verb: str, json_mode: bool = False, **arguments: Any) -> None:
-    """Run `recipectl.commands.<verb>.run` and turn its errors into messages and exit codes."""
-    from recipectl.console import Console
-    from recipectl.errors import Interrupted, RecipectlError
-    from recipectl.settings import load
-
-    console = Console(json_mode=json_mode, quiet=_State.quiet)
-    console.hide(os.environ.get("HF_TOKEN"))
-    # `timeout`, systemd and a closed terminal must clean up exactly as Ctrl-C does.
-    for name in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, signal.default_int_handler)
-    try:
-        settings = load().with_flags(json=json_mode, quiet=_State.quiet)
-        if _State.recipes is not None:
-            settings = settings.with_flags(recipes_dirs=(_State.recipes, *settings.recipes_dirs))
-        module = importlib.import_module(f"recipectl.commands.{verb}")
-        code = int(module.run(settings, console, **arguments))
-    except RecipectlError as error:
-        console.error(error)
-        _debug()
-        code = error.exit_code
-    except KeyboardInterrupt:
-        console.error(Interrupted("stopped by Ctrl-C"))
-        code = Interrupted.exit_code
-    except BrokenPipeError:
-        code = 0
-    except Exception as error:  # noqa: BLE001 - the one place where a bug becomes exit code 70 and a report
-        code = _own_folder(console, error) or _bug(console, error)
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:  # `| head` may close before the last line; the interpreter's own flush must not fail again
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    raise typer.Exit(code)
-
-
-def _debug() -> None:
-    if os.environ.get("RECIPECTL_DEBUG") == "1":
-        traceback.print_exc()
-
-
-def _own_folder(console: Any, error: Exception) -> int | None:
-    """A state, cache or data folder that the machine does not let us use is a wrong setting, not a bug."""
-    from recipectl.errors import UsageError
-    from recipectl.settings import load
-
-    if not isinstance(error, OSError) or not isinstance(error.filename, str):
-        return None
-    settings = load()
-    for variable, folder in (
-        ("RECIPECTL_STATE", settings.state_dir),
-        ("RECIPECTL_CACHE", settings.cache_dir),
-        ("RECIPECTL_DATA", settings.data_dir),
-    ):
-        # The folder itself, one above it, or, if it is a file, what was to lie in it.
-        at, usable = Path(error.filename), folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
-        if not usable and (at.is_relative_to(folder) or folder.is_relative_to(at)):
-            _debug()
-            console.error(
-                UsageError(
-                    "a folder of recipectl cannot be used", on=str(folder), seen=f"{error.strerror}: {at}",
-                    expected="a folder that can be written", next_step=f"set {variable} to another folder",
-                )
-            )  # fmt: skip
-            return UsageError.exit_code
-    return None
-
-
-def _bug(console: Any, error: Exception) -> int:
-    from recipectl.errors import RecipectlError
-    from recipectl.fsio import write_atomic
-    from recipectl.settings import load
-
-    _debug()
-    text = f"recipectl {__version__}, python {sys.version.split()[0]}\n\n{traceback.format_exc()}"
-    name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}.txt"
-    try:
-        path = load().state_dir / "crashes" / name
-        write_atomic(path, console.redact(text), mode=0o600)
-        where = str(path)
-    except Exception:  # noqa: BLE001 - the report of a bug must not hide it behind another
-        where = "nowhere: the state directory cannot be written"
-    console.error(
-        RecipectlError(
-            f"this is a bug in recipectl: {type(error).__name__}: {error}",
-            details=[f"the traceback is in {where}"],
-            next_step="report it with that file; RECIPECTL_DEBUG=1 prints the traceback",
-        )
-    )
-    return RecipectlError.exit_code
-
-
-def _wrong_line(message: str) -> int:
-    from recipectl.console import Console
-    from recipectl.errors import UsageError
-
-    Console(json_mode=True).error(UsageError(message, next_step="recipectl VERB -h"))
-    return UsageError.exit_code
+def _call(verb: str, json_mode: bool = False, **options: Any) -> None:
+    raise typer.Exit(call(verb, options, json_mode=json_mode, quiet=_State.quiet, recipes=_State.recipes))
 
 
 def _sets(values: list[str] | None) -> list[str]:
@@ -583,16 +483,16 @@ def demo(
 
 def run(argv: list[str]) -> int:
     """Run one command line; the exit code of the process."""
+    json_mode = "--json" in argv
     try:
-        if "--json" not in argv:
-            app(args=argv, prog_name="recipectl")
-            return 0
-        code = app(args=argv, prog_name="recipectl", standalone_mode=False)
+        # As a program's answer, a wrong command line is one JSON document too.
+        code = app(args=argv, prog_name="recipectl", standalone_mode=not json_mode)
         return code if isinstance(code, int) else 0
-    except Exception as error:
-        # A wrong command line is one JSON document too. The parser's own class is private to typer.
-        if not hasattr(error, "format_message"):
-            raise
-        return _wrong_line(error.format_message())
     except SystemExit as stop_:
         return stop_.code if isinstance(stop_.code, int) else (0 if stop_.code is None else 2)
+    except OSError as error:  # help and version are printed by the parser
+        return unwritten(error)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # the parser's own class is private to typer
+            raise
+        return wrong_line(error.format_message())

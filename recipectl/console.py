@@ -29,7 +29,11 @@ class Progress(Protocol):
 
 
 class Console:
-    """Writes for people or for programs. Tests give their own streams."""
+    """Writes for people or for programs. Tests give their own streams.
+
+    A stdout that takes no more breaks nothing off: work that has begun ends as it should. `heard` says that nobody
+    reads on, as after `| head`; `unwritten` is why, unless the reader just left.
+    """
 
     def __init__(
         self, *, json_mode: bool = False, quiet: bool = False, out: TextIO | None = None, err: TextIO | None = None
@@ -39,6 +43,8 @@ class Console:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
         self._hidden: set[str] = set()
+        self.unwritten: OSError | None = None
+        self.heard = True
 
     @property
     def interactive(self) -> bool:
@@ -76,7 +82,7 @@ class Console:
 
     def error(self, error: RecipectlError) -> None:
         """An error: to stderr for people, as the JSON document with --json."""
-        if self.json_mode:
+        if self.json_mode and self.heard:
             self.document(error.to_json())
         else:
             self._write(self._err, "\n".join(error.lines()))
@@ -100,9 +106,14 @@ class Console:
             yield _Lines(self, text, total, unit)
 
     def _write(self, stream: TextIO, text: str) -> None:
-        with contextlib.suppress(BrokenPipeError):
+        if stream is self._out and not self.heard:
+            return
+        try:
             stream.write(self.redact(text) + "\n")
             stream.flush()
+        except OSError as error:
+            if stream is self._out:
+                self.heard, self.unwritten = False, None if isinstance(error, BrokenPipeError) else error
 
 
 class _Lines:

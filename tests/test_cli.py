@@ -76,6 +76,49 @@ def test_a_closed_stream_is_no_crash() -> None:
     assert subprocess.run(["sh", "-c", line], cwd=ROOT, check=False).returncode == 0
 
 
+@pytest.mark.parametrize("argv", ["list", "list --json", "check --schema", "--help", "show -h", "--version"])
+def test_an_answer_that_could_not_be_written_is_exit_code_2(argv: str) -> None:
+    """/dev/full takes nothing, as a full disk does."""
+    done = _sh(f"{sys.executable} -m recipectl {argv} >/dev/full")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[:2] == [
+        "error[usage]: the answer could not be written (stdout)", "  seen:     No space left on device"
+    ]  # fmt: skip
+
+
+def test_a_verdict_outlives_an_answer_that_could_not_be_written() -> None:
+    done = _sh(f"{sys.executable} -m recipectl show tiny-dflash --sm cpu --k 9 >/dev/full")
+    assert done.returncode == 3 and "could not be written" in done.stderr
+
+
+@pytest.mark.parametrize(("argv", "code"), [("check --schema", 0), ("show tiny-dflash --sm cpu --k 9 --json", 3)])
+def test_a_reader_may_leave(argv: str, code: int) -> None:
+    done = _sh(f"{sys.executable} -m recipectl {argv} | head -n 1; echo ${{PIPESTATUS[0]}}")
+    assert done.stdout.splitlines()[1:] == [str(code)] and done.stderr == ""
+
+
+def test_in_a_folder_that_is_gone_most_works_and_the_rest_says_why(tmp_path: Path) -> None:
+    def gone(argv: str) -> subprocess.CompletedProcess[str]:
+        at = tmp_path / "gone"
+        return _sh(f"mkdir {at}; cd {at}; rmdir {at}; {Path(sys.executable).with_name('recipectl')} {argv}")
+
+    for argv in ("list", "show tiny-dflash --sm cpu", "check tiny-dflash", "status"):
+        assert gone(argv).returncode == 0, argv
+    done = gone("new mine --from tiny-dflash")
+    assert done.returncode == 2 and "error[usage]: the working folder no longer exists" in done.stderr
+
+
+def test_what_the_machine_refuses_is_no_bug(cli: Cli) -> None:
+    done = cli("use", "tiny-dflash", env={"RECIPECTL_STATE": "/proc/none"})
+    assert done.returncode == 2 and "RECIPECTL_STATE" in done.stderr
+    done = _sh(f"ulimit -f 0; trap '' XFSZ; exec {sys.executable} -m recipectl use tiny-dflash")
+    assert done.returncode == 2 and "this machine refuses a file" in done.stderr
+
+
+def _sh(line: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["bash", "-c", line], cwd=ROOT, check=False, capture_output=True, text=True)
+
+
 def test_a_broken_settings_file_is_exit_code_2(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text("usee = 1\n")
     done = cli("list", env={"RECIPECTL_SETTINGS": str(tmp_path / "s.toml")})

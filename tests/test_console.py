@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 
+import pytest
+
 from recipectl.console import Console
 from recipectl.errors import EngineError
 
@@ -34,6 +36,32 @@ def test_json_mode_writes_one_document_and_nothing_else() -> None:
     console.table(["a"], [["b"]])
     console.document({"answer": 42})
     assert json.loads(out.getvalue()) == {"answer": 42}
+
+
+class _Refusing(io.StringIO):
+    """A stream that takes `room` lines and then none, as a full disk or a reader that has left."""
+
+    def __init__(self, room: int, error: OSError) -> None:
+        super().__init__()
+        self.room, self.error = room, error
+
+    def flush(self) -> None:
+        self.room -= 1
+        if self.room < 0:
+            raise self.error
+
+
+@pytest.mark.parametrize(("error", "why"), [(BrokenPipeError(), None), (OSError(28, "No space left"), "No space left")])
+def test_a_stream_that_takes_no_more_breaks_nothing_off(error: OSError, why: str | None) -> None:
+    out, err = _Refusing(1, error), io.StringIO()
+    console = Console(json_mode=True, out=out, err=err)
+    console.document("one")
+    assert console.heard
+    console.document("two")
+    console.error(EngineError("told elsewhere then"))
+    assert not console.heard
+    assert (console.unwritten.strerror if console.unwritten else None) == why
+    assert out.getvalue() == '"one"\n"two"\n' and "told elsewhere" in err.getvalue()
 
 
 def test_an_error_says_what_seen_expected_and_next(captured: Captured) -> None:

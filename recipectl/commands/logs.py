@@ -23,7 +23,7 @@ def run(settings: Settings, console: Console, *, name: str | None, follow: bool,
     found, offset = runtime.read(handle, 0)
     for line in found[-lines:] if lines else found:
         console.print(line)
-    while follow:
+    while follow and console.heard:
         ended = runtime.exit_of(handle)
         found, offset = runtime.read(handle, offset)
         for line in found:

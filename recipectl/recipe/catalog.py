@@ -132,7 +132,7 @@ def shown(path: Path) -> str:
     """A path as messages print it: relative to the working folder where it lies below it."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
-    except ValueError:
+    except (ValueError, OSError):  # OSError: the working folder is gone
         return str(path)
 
 
