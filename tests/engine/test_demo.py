@@ -28,7 +28,9 @@ def test_the_demo_from_the_file_to_the_receipt(cli: Cli, recipes: Path) -> None:
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     verdicts = {g["gate"]: g["verdict"] for g in answer["gates"]}
-    assert "FAIL" not in verdicts.values() and verdicts["temperature"] == "KNOWN_FAULT"
+    assert "FAIL" not in verdicts.values()
+    # The fault reads uninitialised memory, which may hold what is right: test_temperature_overlay.py pins that down.
+    assert verdicts["temperature"] in ("KNOWN_FAULT", "PASS")
     for gate in ("counting", "acceptance", "prose-acceptance", "k-metrics", "taps", "required-log"):
         assert verdicts[gate] == "PASS"
     cells = {

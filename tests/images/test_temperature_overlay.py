@@ -12,6 +12,9 @@ import pytest
 from tests.conftest import ROOT, Cli
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.timeout(2400)]
+# The fault is a read of uninitialised memory, which now and then happens to hold temperatures that are right. With this,
+# glibc fills what it hands out: float32 1.5e16, under which every draft is refused.
+PERTURBED = ("--set", "env.MALLOC_PERTURB_=165")
 
 
 @pytest.fixture
@@ -21,13 +24,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "recipes"
 
 
-def measured(cli: Cli, folder: Path, *variant: str) -> tuple[int, dict[str, Any]]:
+def measured(cli: Cli, folder: Path, *more: str) -> tuple[int, dict[str, Any]]:
     """Serve, bench prose at 0.8, stop; the bench's exit code and answer.
 
     Prose, because garbage may end an answer at once: eight of them leave the fifty drafts that the rule asks for.
     """
     root = ("--recipes", str(folder))
-    served = cli(*root, "serve", "tiny-dflash", *variant, timeout=900)
+    served = cli(*root, "serve", "tiny-dflash", *PERTURBED, *more, timeout=900)
     try:
         assert served.returncode == 0, served.stdout + served.stderr
         done = cli(*root, "bench", "tiny-dflash", "--phases", "prose", "--temperature", "0.8", "--rounds", "1",
