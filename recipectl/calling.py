@@ -31,10 +31,10 @@ def call(
     verb: str, options: Mapping[str, Any], *, json_mode: bool = False, quiet: bool = False, recipes: Path | None = None
 ) -> int:
     """Run `recipectl.commands.<verb>.run`; the exit code."""
-    from recipectl.console import Console
+    from recipectl.console import Console, columns
     from recipectl.settings import load
 
-    console = Console(json_mode=json_mode, quiet=quiet)
+    console = Console(json_mode=json_mode, quiet=quiet, width=columns(sys.stdout, os.environ))
     console.hide(os.environ.get("HF_TOKEN"))
     # `timeout`, systemd and a closed terminal must clean up exactly as Ctrl-C does.
     for name in (signal.SIGTERM, signal.SIGHUP):

@@ -7,18 +7,30 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, TextIO
 
+from recipectl import tables
 from recipectl.errors import RecipectlError
 
 # What tokens look like, wherever they come from; known values are added by `hide`.
 _SECRET = re.compile(
     r"\b(hf_[A-Za-z0-9]{8,}|sk-[A-Za-z0-9\-_]{8,})|(?i:(bearer\s+|api[_-]?key[=:]\s*|token[=:]\s*))([^\s\"',]{6,})"
 )
+
+
+def columns(stream: TextIO, environ: Mapping[str, str]) -> int | None:
+    """How wide a table may be: COLUMNS, else what the terminal says. None for pipes and files: whole lines for grep."""
+    if (given := environ.get("COLUMNS", "")).isdigit() and int(given):
+        return int(given)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
 
 
 class Progress(Protocol):
@@ -36,12 +48,14 @@ class Console:
     """
 
     def __init__(
-        self, *, json_mode: bool = False, quiet: bool = False, out: TextIO | None = None, err: TextIO | None = None
-    ) -> None:
+        self, *, json_mode: bool = False, quiet: bool = False, out: TextIO | None = None, err: TextIO | None = None,
+        width: int | None = None,
+    ) -> None:  # fmt: skip
         self.json_mode = json_mode
         self.quiet = quiet
         self._out = out or sys.stdout
         self._err = err or sys.stderr
+        self._width = width
         self._hidden: set[str] = set()
         self.unwritten: OSError | None = None
         self.heard = True
@@ -87,14 +101,10 @@ class Console:
         else:
             self._write(self._err, "\n".join(error.lines()))
 
-    def table(self, headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """An aligned plain table: the same on a terminal, in a pipe and in a bug report."""
-        cells = [[str(h) for h in headers], *([("" if c is None else str(c)) for c in row] for row in rows)]
-        widths = [max(len(row[i]) for row in cells) for i in range(len(headers))]
-        for index, row in enumerate(cells):
-            self.print("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
-            if index == 0:
-                self.print("  ".join("-" * w for w in widths))
+    def table(self, headers: Sequence[str], rows: Sequence[Sequence[object]], below: Sequence[str] = ()) -> None:
+        """An aligned plain table. On a terminal that is too narrow, the columns `below` go beneath each row."""
+        for line in tables.lines(headers, rows, self._width, below):
+            self.print(line)
 
     @contextlib.contextmanager
     def progress(self, text: str, total: float | None = None, *, unit: str = "") -> Iterator[Progress]:

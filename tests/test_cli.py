@@ -14,6 +14,7 @@ from recipectl import errors
 
 from .conftest import ROOT, Cli
 
+GOOD = (ROOT / "tests/data/good/minimal.yaml").read_text()
 VERBS = """
     list show check lock pull verify build serve gate status logs stop
     bench compare report experiment notes doctor use new demo
@@ -50,6 +51,17 @@ def test_an_unknown_recipe_is_named_and_the_nearest_offered(cli: Cli) -> None:
     done = cli("show", "tiny-dflahs", "--sm", "cpu")
     assert done.returncode == 2
     assert "tiny-dflash" in done.stderr
+
+
+def test_the_list_outlives_what_is_broken(cli: Cli, tmp_path: Path) -> None:
+    for name, recipe, lock in (("bad", "schema: 1", ""), ("unlocked", GOOD.replace("minimal", "unlocked"), "{")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "recipe.yaml").write_text(recipe)
+        (tmp_path / name / "recipe.lock.yaml").write_text(lock)
+    done = cli("--recipes", str(tmp_path), "list", "--json")
+    found = {r["name"]: r for r in json.loads(done.stdout)["recipes"]}
+    assert done.returncode == 0 and found["bad"]["broken"]["exit_code"] == 3
+    assert found["unlocked"]["lanes"][0]["lock"] == "the lock is not YAML"
 
 
 def test_json_errors_are_one_document(cli: Cli) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from recipectl import showing
 from recipectl.console import Console
-from recipectl.errors import RecipeError
+from recipectl.errors import PinError, RecipeError
 from recipectl.gpu import Gpu, gpus
 from recipectl.recipe import catalog
 from recipectl.recipe.lane import Lane
@@ -15,7 +15,7 @@ from recipectl.settings import Settings
 
 
 def run(settings: Settings, console: Console) -> int:
-    """Always 0: a broken recipe is listed as broken."""
+    """Always 0: a broken recipe is listed as broken, and so is a damaged lock."""
     found, rows, documents = gpus(), list[tuple[str, ...]](), list[dict[str, Any]]()
     for entry in catalog.entries(settings):
         try:
@@ -24,7 +24,10 @@ def run(settings: Settings, console: Console) -> int:
             rows.append((entry.name, "", "", "", "", "", f"no: {err.what}, see `recipectl check {entry.name}`"))
             documents.append({"name": entry.name, "file": str(entry.file), "broken": err.to_json()})
             continue
-        lock = catalog.load_lock(entry)
+        try:
+            lock, damaged = catalog.load_lock(entry), None
+        except PinError as err:
+            lock, damaged = None, err.what
         lanes = []
         for index, (name, lane) in enumerate(recipe.lanes.items()):
             here = runs_here(settings, recipe, name, lane, found)
@@ -38,10 +41,11 @@ def run(settings: Settings, console: Console) -> int:
             lanes.append({"lane": name, "method": method, "k": lane.speculative.k, "models": models,
                           "licenses": licenses, "evidence": evidence, "status": lane.status, "here": here,
                           "runnable": here.startswith("yes"), "nodes": lane.nodes,
-                          "lock": showing.lock_state(recipe, lock, name),
+                          "lock": damaged or showing.lock_state(recipe, lock, name),
                           "variants": list({str(n): v for n, v in recipe.variants.items()}.get(name, {}))})  # fmt: skip
         documents.append({"name": recipe.name, "summary": recipe.summary, "file": str(entry.file), "lanes": lanes})
-    console.table(("recipe", "lane", "drafting, K", "models", "licenses", "evidence", "runs here"), rows)
+    console.table(("recipe", "lane", "drafting, K", "models", "licenses", "evidence", "runs here"), rows,
+                  below=("models", "licenses", "evidence"))  # fmt: skip
     console.document({"recipes": documents})
     return 0
 

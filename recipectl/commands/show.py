@@ -46,9 +46,11 @@ def run(
         for line in provenance.summary(known):
             console.print(f"  {line}")
         if evidence:
-            _table(console, f"evidence: {showing.evidence_status(one.recipe, one.lane)}", EVIDENCE, rows)
+            console.print(f"\nevidence: {showing.evidence_status(one.recipe, one.lane)}")
+            console.table(EVIDENCE, rows, below=("source", "note"))
     if space:
-        _table(console, "geometry", ("what", "a rank"), geometry_report.rows(space))
+        console.print("\ngeometry")
+        console.table(("what", "a rank"), geometry_report.rows(space))
     for rank in ranks:
         console.print(f"\nrank {rank.rank} on {rank.host}:")
         console.print("  " + " ".join(f"{n}={shlex.quote(v)}" for n, v in sorted(rank.env.items())))
@@ -85,11 +87,7 @@ def _lane(console: Console, one: View) -> None:
     console.print()
     for line in showing.lines(one):
         console.print(line)
-    _table(console, None, ("rule", "verdict", "what", "source"), showing.rule_rows(one.verdicts))
+    console.print()
+    console.table(("rule", "verdict", "what", "source"), showing.rule_rows(one.verdicts), below=("source",))
     for line in showing.fix_lines(one.verdicts):
         console.print(line)
-
-
-def _table(console: Console, title: str | None, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    console.print(f"\n{title}" if title else "")
-    console.table(headers, rows)

@@ -14,7 +14,8 @@ def run(settings: Settings, console: Console, *, name: str | None) -> int:
     if not rows:
         console.print("nothing runs")
     else:
-        console.table(["deployment", "state", "url", "K", "pid", "since", "why"], [tuple(r.values()) for r in rows])
+        console.table(["deployment", "state", "url", "K", "pid", "since", "why"], [tuple(r.values()) for r in rows],
+                      below=("since", "why"))  # fmt: skip
     console.document({"deployments": rows})
     return 0
 
