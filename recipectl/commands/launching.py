@@ -14,7 +14,7 @@ from recipectl.commands.preflight import check_engine, refuse_second
 from recipectl.console import Console
 from recipectl.errors import Interrupted
 from recipectl.fsio import locked
-from recipectl.serving import deployments, keys, launch, memory, runtimes
+from recipectl.serving import deployments, hosts, keys, launch, memory, runtimes
 from recipectl.serving.deployments import Deployment
 from recipectl.serving.gates import Result
 from recipectl.serving.plan import Plan
@@ -51,12 +51,13 @@ def bring_up(settings: Settings, console: Console, plan: Plan) -> Up:
         deployment = deployments.create(settings, plan, begun)
         server = Server(plan.url, plan.served_name, api_key=key)
         boot = None
+        far = {r.host for r in plan.ranks if not hosts.parse(r.host).here}
+        floor = memory.Floor(plan, far, lambda host: runtimes.connect(settings, host), console.warn)
         try:
             with console.progress(f"starting {launch.name_of(plan)}") as bar:
                 boot = launch.Launch(
-                    runtime, deployment, lambda: server.health() == 200, bar.describe, console.warn,
-                    lambda: memory.below_floor(plan),
-                )  # fmt: skip
+                    runtime, deployment, lambda: server.health() == 200, bar.describe, console.warn, floor
+                )
                 boot.start()
                 boot.wait()
             deployment = boot.deployment
@@ -69,6 +70,8 @@ def bring_up(settings: Settings, console: Console, plan: Plan) -> Up:
         except BaseException as err:
             _take_down(settings, console, boot.deployment if boot else deployment, err)
             raise
+        finally:
+            floor.end()
         return Up(deployment.having(state="ready"), results, receipt)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -94,6 +94,11 @@ class Containers:
             yield from self.api.logs(
                 container, stdout=True, stderr=True, stream=True, follow=follow, tail="all" if tail is None else tail
             )
+
+    def execute(self, container: str, argv: Sequence[str]) -> str:
+        with self._guard("run a program in the container", container):
+            made = self.api.exec_create(container, list(argv), stderr=False)
+            return bytes(self.api.exec_start(made["Id"])).decode(errors="replace")
 
     def _unless_gone(self, call: Callable[[], Any]) -> None:
         """Run a call; a container that is gone, or has stopped already, is what the caller wanted."""

@@ -150,6 +150,9 @@ class ContainerHost(Protocol):
     def containers(self, labels: Mapping[str, str]) -> list[ContainerInfo]:
         """All containers, running or not, that carry these labels (an empty value: any value)."""
 
+    def execute(self, container: str, argv: Sequence[str]) -> str:
+        """What a program that is started beside the first one of a running container writes to stdout."""
+
     def logs(self, container: str, follow: bool = False, tail: int | None = None) -> Iterator[bytes]:
         """Pieces of stdout and stderr as they were written."""
 

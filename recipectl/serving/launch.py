@@ -31,7 +31,7 @@ class _Rank:
 
 class Launch:
     """One boot. `answers` says whether the API answers; `show` gets a line of progress, `warn` what a person should
-    know; `floor` gives a reason to abort (memory), or None."""
+    know; `floor` gives a reason to abort (memory of the hosts of these ranks), or None."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Launch:
         answers: Callable[[], bool],
         show: Callable[[str], None],
         warn: Callable[[str], None],
-        floor: Callable[[], str | None] = lambda: None,
+        floor: Callable[[Sequence[Handle]], str | None] = lambda _ranks: None,
     ) -> None:
         self._runtime, self.deployment, self._answers = runtime, deployment, answers
         self._show, self._warn, self._floor = show, warn, floor
@@ -107,7 +107,7 @@ class Launch:
                 self._read(now)
                 where = f"rank {rank.handle.rank} on {rank.handle.host}"
                 raise self._failure(f"{where} ended while the engine started: {ended}", rank)
-        if reason := self._floor():
+        if reason := self._floor([r.handle for r in self._ranks]):
             raise self._failure(f"the boot was aborted: {reason}")
 
     def _failure(self, what: str, first: _Rank | None = None) -> EngineError:

@@ -6,12 +6,17 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
 from tests.conftest import ROOT
+
+if TYPE_CHECKING:
+    from tests.serving.two_hosts import Hosts
 
 RANDOM_PAIR = ROOT / "tests" / "engine" / "random_pair.py"
 SCRIPTED = ROOT / "tests" / "engine" / "scripted_engine.py"
@@ -39,6 +44,17 @@ def recipe_folder(random_pair: Path, tmp_path: Path) -> Path:
     kept = [line for line in recipe.read_text().splitlines(keepends=True) if "tokenizer.json:" not in line]
     recipe.write_text("".join(kept))
     return folder
+
+
+@pytest.fixture(scope="session")
+def hosts() -> Iterator[Hosts]:
+    """Two hosts whose engines have the scripted image, for every module that asks."""
+    from tests.docker_engine import import_image
+    from tests.serving.test_docker_cli import engine_rootfs
+    from tests.serving.two_hosts import two_hosts
+
+    with two_hosts(lambda engine, name: import_image(engine, name, engine_rootfs())) as found:
+        yield found
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from recipectl.recipe.lane import Lane
 from recipectl.serving import doctor, memory
 from recipectl.serving.fabric import Hca, Nic
 from recipectl.serving.machine import Machine
-from recipectl.serving.plan import compose
+from recipectl.serving.plan import Plan, compose
+from recipectl.serving.runtime import Handle
 from tests.serving.test_plan import changed, order, tiny
 
 GIB = 1 << 30
@@ -81,8 +82,13 @@ def test_a_disk_that_does_not_hold_the_models() -> None:
 
 def test_the_memory_floor_aborts_a_boot_only_where_it_holds() -> None:
     plan = compose(order())
-    assert memory.below_floor(plan) is None
+
+    def verdict(changed: Plan) -> str | None:
+        return memory.Floor(changed, (), lambda _: pytest.fail("no host is far"), pytest.fail)([Handle(0, "local")])
+
+    assert verdict(plan) is None
     low = replace(plan, gates=plan.gates.model_copy(update={"memory_floor_gib": 1e6}))
-    assert "the floor is 1000000.0 GiB" in (memory.below_floor(low) or "")
-    assert memory.below_floor(replace(plan, unified_memory=True, gates=plan.gates.model_copy(
-        update={"memory_floor_gib": 0.0}))) is None  # fmt: skip
+    assert "the floor is 1000000.0 GiB" in (verdict(low) or "")
+    none = plan.gates.model_copy(update={"memory_floor_gib": 0.0})
+    assert verdict(replace(plan, unified_memory=True, gates=none)) is None
+    assert memory.floor_gib(replace(plan, unified_memory=True)) == 8.0
