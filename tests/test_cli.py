@@ -64,6 +64,11 @@ def test_the_list_outlives_what_is_broken(cli: Cli, tmp_path: Path) -> None:
     assert found["unlocked"]["lanes"][0]["lock"] == "the lock is not YAML"
 
 
+def test_a_value_that_cannot_be_is_refused_on_the_command_line_too(cli: Cli) -> None:
+    done = cli("show", "tiny-dflash", "--sm", "cpu", "--set", "gates.acceptance.counting.min=99")
+    assert done.returncode == 3 and "R011 gates.acceptance.counting: 99 to 8 is no range" in done.stderr
+
+
 def test_json_errors_are_one_document(cli: Cli) -> None:
     done = cli("show", "no-such-recipe", "--json")
     assert done.returncode == 2

@@ -59,6 +59,7 @@ def choose(
     `live` lets the one live deployment decide where NAME is left out (bench, gate, status, logs, stop). With
     `need_lock`, a missing or stale lock is a PinError that lists the drift.
     """
+    from recipectl.recipe.rules import refuse_changed
     from recipectl.speculative import with_overrides
 
     name, reason = choose_name(settings, name, live=live)
@@ -70,6 +71,7 @@ def choose(
     lane = _lane(recipe, family.name, variant)
     if k is not None or sets:
         lane = with_overrides(lane, sets, k)
+        refuse_changed(recipe, family.name, lane)
     lock = catalog.load_lock(entry)
     if need_lock:
         require_lock(recipe, family.name, lock, entry)

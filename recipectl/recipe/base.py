@@ -13,6 +13,7 @@ Json = JsonValue
 EvidenceStatus = Literal["published", "reproduced", "disputed", "retracted", "unresolved"]
 
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.\-]*$", max_length=80)]
+Count = Annotated[int, Field(ge=1)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 # Published prefixes of a sha256: 8 hex digits are the shortest that cards print.
 Sha256Prefix = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8,64}$")]

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from recipectl.recipe.base import Evidence, Json, Scope, Sha256, Slug, Strict
+from recipectl.recipe.base import Count, Evidence, Json, Scope, Sha256, Slug, Strict
 
 Method = Literal["dflash", "dspark", "mtp", "ngram", "draft_model", "none"]
 
@@ -18,7 +18,7 @@ class KRule(Strict):
     """
 
     kind: Literal["exact", "max", "measured"]
-    k: list[int] = Field(min_length=1)
+    k: list[Count] = Field(min_length=1)
     scope: Scope = Scope()
     evidence: list[Evidence] = Field(min_length=1)
     reason: str | None = None
@@ -183,11 +183,11 @@ class Gates(Strict):
     kv_pool_tokens_min: int | None = Field(default=None, ge=1, description="minimum over ranks, in tokens")
     graphs: bool | None = Field(default=None, description="CUDA graphs must be live on every rank")
     v2_runner: bool | None = None
-    concurrency: list[int] = Field(default=[1, 2], min_length=1)
+    concurrency: list[Count] = Field(default=[1, 2], min_length=1)
     acceptance: dict[Literal["counting", "prose"], AcceptanceRange] = {}
     known_faults: list[KnownFault] = []
     needle_tokens: int | None = Field(default=None, ge=1000, description="prompt length of the needle probe, in tokens")
-    phase_budgets_s: dict[Literal["weights", "drafter", "compile", "capture", "kv", "ready"], int] = {}
+    phase_budgets_s: dict[Literal["weights", "drafter", "compile", "capture", "kv", "ready"], Count] = {}
     memory_floor_gib: float | None = Field(
         default=None, ge=0, description="a boot is aborted below this much free host memory; null: 8 on unified memory"
     )

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from recipectl.errors import LicenseError
+from recipectl.errors import LicenseError, RecipeError
 from recipectl.licenses import canonical
-from recipectl.recipe import beside, knownargs, published
+from recipectl.recipe import beside, gaterules, knownargs, published
 from recipectl.recipe.codes import level_of
 from recipectl.recipe.families import FAMILIES
 from recipectl.recipe.findings import Finding, Level, in_file_order
@@ -18,6 +18,7 @@ from recipectl.recipe.model import Model
 from recipectl.recipe.parse import Document
 from recipectl.recipe.retracted import rest_on_retracted
 from recipectl.recipe.schema import LANE_NAMES, Recipe
+from recipectl.recipe.yamltree import dotted
 
 # Code, path in the merged recipe, message, fix.
 Said = tuple[str, At, str, str | None]
@@ -62,14 +63,30 @@ def _all(recipe: Recipe, folder: Path | None) -> Iterator[Said]:
         yield from _model(("models", name), model)
         yield from (("R007", *said) for said in beside.model(("models", name), model, folder))
     for at, family, lane in lanes(recipe):
-        yield from _ranks(at, family, lane)
-        yield from _engine(at, family, lane)
-        yield from _arguments(at, recipe, lane)
-        yield from _gates(at, lane)
+        yield from of_lane(at, recipe, family, lane)
         yield from _scopes(at, recipe, lane)
         yield from (("R007", *said) for said in beside.lane(at, lane, folder))
         yield from published.check(at, lane)
         yield from rest_on_retracted(at, lane)
+
+
+def of_lane(at: At, recipe: Recipe, family: str, lane: Lane) -> Iterator[Said]:
+    """What must hold of a lane's values together, also after `--k` and `--set`."""
+    yield from _ranks(at, family, lane)
+    yield from _engine(at, family, lane)
+    yield from _arguments(at, recipe, lane)
+    yield from gaterules.check(at, lane)
+
+
+def refuse_changed(recipe: Recipe, family: str, lane: Lane) -> None:
+    """RecipeError for a lane that `--k` and `--set` have made break a rule that its file keeps."""
+    broken = [said for said in of_lane((), recipe, family, lane) if level_of(said[0]) == "error"]
+    if broken:
+        code, where, message, fix = broken[0]
+        raise RecipeError(
+            f"{code} {dotted(where)}: {message}", on=f"{recipe.name} {family} as changed by the command line",
+            details=[f"{c} {dotted(w)}: {m}" for c, w, m, _ in broken[1:]], next_step=fix,
+        )  # fmt: skip
 
 
 def _model(at: At, model: Model) -> Iterator[Said]:
@@ -163,35 +180,6 @@ def _captures(at: At, lane: Lane) -> Iterator[Said]:
 
 def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
-
-
-def _gates(at: At, lane: Lane) -> Iterator[Said]:
-    gates, here = lane.gates, (*at, "gates")
-    for kind in ("required_log", "forbidden_log"):
-        for index, line in enumerate(getattr(gates, kind)):
-            try:
-                re.compile(line.pattern)
-            except re.error as err:
-                yield (
-                    "R010",
-                    (*here, kind, index),
-                    f"not a regular expression: {err}",
-                    "escape ( ) [ ] . with a backslash",
-                )
-    seqs = lane.args.get("max_num_seqs")
-    if isinstance(seqs, int) and max(gates.concurrency) > seqs:
-        yield (
-            "R011", (*here, "concurrency"), f"{max(gates.concurrency)} streams on max_num_seqs {seqs} would queue",
-            f"gate at {seqs} at most",
-        )  # fmt: skip
-    top = (lane.speculative.k or 0) + 1
-    for name, wanted in gates.acceptance.items():
-        low, high = wanted.min or 1, wanted.max or top
-        if not low <= high <= top:
-            yield (
-                "R011", (*here, "acceptance", name), f"{low} to {high} is no range within 1 to {top} (K + 1)",
-                "acceptance length counts tokens per verify step: accepted drafts plus one",
-            )  # fmt: skip
 
 
 def _scopes(at: At, recipe: Recipe, lane: Lane) -> Iterator[Said]:

@@ -25,6 +25,12 @@ _TYPES = {
     "dict_type": "a mapping", "model_type": "a mapping", "model_attributes_type": "a mapping",
     "mapping_type": "a mapping", "date_type": "a date as YYYY-MM-DD", "none_required": "nothing",
 }  # fmt: skip
+# pydantic's bounds in words, with what it knows about them.
+_BOUNDS = {
+    "greater_than_equal": "{ge:g} or more", "greater_than": "more than {gt:g}", "less_than_equal": "{le:g} or less",
+    "less_than": "less than {lt:g}", "too_short": "{min_length} or more",
+    "string_too_short": "{min_length} characters or more", "string_too_long": "{max_length} characters or less",
+}  # fmt: skip
 # Patterns of the schema in words.
 _FORMS = {
     r"^[a-z0-9][a-z0-9.\-]*$": "lower case letters, digits, dots and hyphens",
@@ -103,9 +109,9 @@ def show_value(value: Any, raw: str | None = None) -> str:
     if value is None:
         return "nothing (null)"
     if isinstance(value, dict):
-        return "a mapping"
+        return "a mapping" if value else "an empty mapping"
     if isinstance(value, list):
-        return "a list"
+        return "a list" if value else "an empty list"
     return f"the number {raw or value}"
 
 
@@ -144,7 +150,9 @@ def _say(
         case _ if kind.startswith("date"):
             said = "P007", f"{shown} is not a date", "write YYYY-MM-DD"
         case _:
-            said = "P007", f"{_lower(error['msg'])}, got {shown}", None
+            bound = _BOUNDS.get(kind)
+            wanted = f"expected {bound.format(**ctx)}" if bound else _lower(error["msg"])
+            said = "P007", f"{wanted}, got {shown}", None
     return said
 
 

@@ -46,13 +46,16 @@ def with_k(lane: Lane, k: int) -> Lane:
 
 
 def with_overrides(lane: Lane, sets: Sequence[tuple[str, Json]], k: int | None) -> Lane:
-    """The lane after `--set` (see `parse_set`) and `--k`, validated.
+    """The lane after `--k` and `--set` (see `parse_set`), validated one by one. What must hold between values is the
+    rules' matter.
 
     UsageError names a path that does not exist, a wrong type, a placeholder or secret, a flag recipectl composes.
     """
+    # K first: a range for the gates that is set beside it is meant for that K.
+    lane = lane if k is None else with_k(lane, k)
     for path, value in sets:
         lane = _with(lane, path, value)
-    return lane if k is None else with_k(lane, k)
+    return lane
 
 
 def _with(lane: Lane, path: str, value: Json) -> Lane:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from recipectl.recipe import rules
+from recipectl.recipe import gaterules, rules
 from recipectl.recipe.parse import parse_document
+from recipectl.serving.checks import GATES
 from tests.speculative.builder import BASE, merged
 
 E = [{"source": "as published"}]
@@ -130,6 +131,10 @@ def test_what_a_recipe_names_lies_below_its_folder(tmp_path: Path) -> None:
 
     assert prompts("prompts.txt") == []
     assert [prompts(f) for f in ("/etc/passwd", "../x.txt", "none.txt", "link/passwd", 1)] == [["R007"]] * 5
+
+
+def test_the_gates_a_set_may_name_are_those_of_the_server() -> None:
+    assert set(gaterules.NAMES) == {*GATES, "counting"}  # counting comes with the first generation
 
 
 def test_remote_code_is_trusted_where_it_is_listed() -> None:

@@ -69,7 +69,8 @@ def lock_of(found: Recipe, target: Facts | None = None, drafter: Facts | None = 
             role=model.role, repo=model.repo, ref=model.revision, commit=model.revision, tree=tree_digest(sums),
             files=tuple(LockedFile(path=p, size=1, sha256=s) for p, s in sums.items()), facts=facts or Facts(),
         )  # fmt: skip
-    return Lock(recipe=found.name, resolution={}, models=models)
+    lanes = dict.fromkeys(map(str, found.lanes), "sha256:" + "0" * 64)
+    return Lock(recipe=found.name, resolution=lanes, models=models)
 
 
 def verdict(code: str, found: Recipe, lock: Lock | None = None, **more: Any) -> RuleVerdict:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from recipectl.errors import UsageError
+from recipectl.errors import RecipeError, UsageError
+from recipectl.recipe import rules
 from recipectl.speculative import parse_set, with_k, with_overrides
 
 from .builder import recipe, the_lane
@@ -108,6 +109,32 @@ def test_acceptance_seen_at_one_k_gates_no_other() -> None:
     lane = the_lane(recipe({"gates": {"acceptance": {"counting": {"min": 4.0}}}}))[1]
     assert with_k(lane, 3).gates.acceptance == {}
     assert lane.speculative.k is not None and with_k(lane, lane.speculative.k).gates == lane.gates
+
+
+def test_a_range_that_is_set_beside_a_k_is_for_that_k() -> None:
+    changed = with_overrides(LANE, [("gates.acceptance.counting.min", 2.5)], 3)
+    assert changed.speculative.k == 3 and changed.gates.acceptance["counting"].min == 2.5
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "k", "told"),
+    [
+        ("gates.acceptance.counting.min", 6.5, None, "R011 gates.acceptance.counting: 6.5 to 6 is no range"),  # K 5
+        ("gates.acceptance.prose.max", 4.5, 3, "R011 gates.acceptance.prose: 1 to 4.5 is no range within 1 to 4"),
+        ("gates.concurrency", [8], None, "R011 gates.concurrency: 8 streams on max_num_seqs 4"),
+        ("gates.needle_tokens", 400000, None, "R011 gates.needle_tokens"),
+        ("gates.forbidden_log", [{"pattern": "(", "meaning": "x"}], None, "R010 gates.forbidden_log[0]"),
+        ("parallel.tensor", 3, None, "R001 parallel"),
+        ("args.max_cudagraph_capture_size", 8, None, None),
+    ],
+)
+def test_what_must_hold_between_values_holds_after_set(path: str, value: Any, k: int | None, told: str | None) -> None:
+    changed = with_overrides(LANE, [(path, value)], k)
+    if told is None:
+        return rules.refuse_changed(recipe(), "sm121", changed)
+    with pytest.raises(RecipeError) as refused:
+        rules.refuse_changed(recipe(), "sm121", changed)
+    assert refused.value.what.startswith(told)
 
 
 def test_k_on_a_lane_that_drafts_nothing_is_a_usage_error() -> None:
