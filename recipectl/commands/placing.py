@@ -47,7 +47,7 @@ def places(settings: Settings, chosen: Chosen, models: Mapping[str, Path], hosts
         key = (image.layers[-1] if image.layers else image.id).removeprefix("sha256:")[:KEY_LENGTH]
         place = Place(
             image=name, image_key=key, models={r: str(p) for r, p in models.items()},
-            caches=str(settings.cache_dir / "compile"), assets=assets, gpus=_gpus(chosen, host),
+            caches=str(settings.cache_dir / "compile"), assets=assets, gpus=gpus_of(chosen, host),
         )  # fmt: skip
         out.append(OnHost(host, engine, image, place))
     return out
@@ -71,16 +71,21 @@ def _image(settings: Settings, chosen: Chosen, engine: ContainerEngine, host: Ho
     return need.name, images.check_pulled(engine, need)
 
 
-def _gpus(chosen: Chosen, host: Host) -> tuple[str, ...]:
+def gpus_of(chosen: Chosen, host: Host) -> tuple[str, ...]:
     """Devices by UUID: an index moves between boots, and a DGX Station may carry a second GPU of another kind."""
     wanted = chosen.lane.container.gpus
     if wanted == "none" or chosen.family.name == "cpu":
+        if host.gpu:
+            raise UsageError("the lane runs on no GPU", on=chosen.title, seen=f"{host.name}#gpu={host.gpu}")
         return ()
+    if host.gpu:
+        return (host.gpu,)
     if wanted == "all":
         return ("all",)
     if not host.here:
         raise UsageError("which GPU of a far host is meant cannot be told from here", on=host.name,
-                         next_step="run recipectl there, or set container.gpus to all")  # fmt: skip
+                         next_step=f"name it: --hosts ...,{host.name}#gpu=GPU-... (nvidia-smi -L there), or set "
+                         "container.gpus to all")  # fmt: skip
     ours = [g for g in gpus() if g.family == chosen.family]
     if not ours:
         seen = ", ".join(f"{g.name} ({g.uuid})" for g in gpus()) or "no NVIDIA GPU"

@@ -24,6 +24,16 @@ from recipectl.images.port import Finished, ImageInfo, Progress, Resolved
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 _UNREACHABLE = ("connection refused", "no such host", "i/o timeout", "deadline exceeded", "network is unreachable",
                 "tls handshake", "no route to host", "eof", "server misbehaving", "connection reset")  # fmt: skip
+_NO_GPU = "nvidia-smi -L there lists them by UUID; `recipectl doctor` says which fits"
+_NO_TOOLKIT = "install nvidia-container-toolkit and restart the engine"
+# Words of the engine, in lower case -> what they mean, and what helps.
+_MEANS = (
+    (("no space left on device",), "the engine's disk is full", "docker system df; docker system prune"),
+    (("nvidia-container-cli", "unknown device"), "that host has no such GPU", _NO_GPU),
+    (("unresolvable cdi devices",), "that host has no such GPU", _NO_GPU),
+    (("could not select device driver",), "the engine cannot give containers a GPU", _NO_TOOLKIT),
+    (("nvidia-container",), "the engine cannot give containers a GPU", _NO_TOOLKIT),
+)
 _UNKNOWN = ("manifest unknown", "not found", "does not exist", "name unknown")
 _REFUSED = ("unauthorized", "denied", "authentication required", "forbidden")
 
@@ -199,12 +209,9 @@ def translate(message: str, doing: str, on: str, details: Sequence[str] = ()) ->
     """The engine's words as one of our errors."""
     low = message.lower()
     what = f"could not {doing}"
-    if "no space left on device" in low:
-        return EngineError(f"{what}: the engine's disk is full", on=on, seen=message, details=details,
-                           next_step="docker system df; docker system prune")  # fmt: skip
-    if "could not select device driver" in low or "nvidia-container" in low:
-        return EngineError(f"{what}: the engine cannot give containers a GPU", on=on, seen=message,
-                           next_step="install nvidia-container-toolkit and restart the engine")  # fmt: skip
+    for words, meaning, fix in _MEANS:
+        if all(word in low for word in words):
+            return EngineError(f"{what}: {meaning}", on=on, seen=message, details=details, next_step=fix)
     if "pull" in doing or "resolve" in doing:
         if any(word in low for word in _REFUSED):
             return HubError(f"{what}: the registry refuses, or there is no such repository", on=on, seen=message,

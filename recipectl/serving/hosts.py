@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +16,15 @@ from urllib.parse import urlsplit
 
 from recipectl.errors import UsageError
 
-FACTS = ("address", "interface", "hca", "gid_index")
+FACTS = ("address", "interface", "hca", "gid_index", "gpu")
+# What NVML and `nvidia-smi -L` call a GPU, or a slice of one; an index moves between boots.
+_UUID = re.compile(r"(GPU|MIG)-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 @dataclass(frozen=True)
 class Host:
-    """One machine. `engine` is a Docker host URL (None: this machine's default); the rest pins its fabric."""
+    """One machine. `engine` is a Docker host URL (None: this machine's default); the rest pins its fabric,
+    `gpu` the one GPU that its rank gets, by UUID."""
 
     name: str
     engine: str | None
@@ -28,6 +32,7 @@ class Host:
     interface: str | None = None
     hca: str | None = None
     gid_index: str | None = None
+    gpu: str | None = None
 
     @property
     def here(self) -> bool:
@@ -80,6 +85,9 @@ def _fact(text: str, fact: str) -> tuple[str, str]:
     key, sign, value = fact.partition("=")
     if key not in FACTS or not sign or not value:
         raise UsageError("unknown fact about a host", on=text, seen=fact, expected=", ".join(f"{f}=..." for f in FACTS))
+    if key == "gpu" and not _UUID.fullmatch(value):
+        raise UsageError("a GPU is named by its UUID", on=text, seen=fact, expected="gpu=GPU-...",
+                         next_step="nvidia-smi -L on that host lists them")  # fmt: skip
     return key, value
 
 
