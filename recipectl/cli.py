@@ -266,6 +266,9 @@ def serve(
         int | None, typer.Option("--port", min=1, max=65535, help="Port of the API. Default: a free one.")
     ] = None,
     hosts: Hosts = None,
+    carry_image: Annotated[
+        bool, typer.Option("--carry-image", help="Copy the head's image to hosts that lack it, `save` into `load`.")
+    ] = False,
     expose: Annotated[
         str | None, typer.Option("--expose", metavar="ADDR", help="Listen on ADDR, with an API key.")
     ] = None,
@@ -286,6 +289,7 @@ def serve(
         drafter=drafter,
         port=port,
         hosts=hosts,
+        carry_image=carry_image,
         expose=expose,
         unqualified=unqualified,
         dry_run=dry_run,

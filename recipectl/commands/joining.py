@@ -5,8 +5,10 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from recipectl.commands import carrying
 from recipectl.commands.context import Chosen, require_lock
 from recipectl.commands.placing import OnHost, places
 from recipectl.console import Console
@@ -30,9 +32,11 @@ class Where:
 
 def where_of(
     settings: Settings, console: Console, chosen: Chosen, models: Mapping[str, Path], *, port: int | None,
-    hosts: str | None, expose: str | None,
+    hosts: str | None, expose: str | None, carry_image: bool = False,
 ) -> Where:  # fmt: skip
-    """Find out where a lane would run, and hold the machines against each other. What was found out is shown."""
+    """Find out where a lane would run, and hold the machines against each other. What was found out is shown.
+
+    With `carry_image` a host that lacks the head's image gets it."""
     if expose is not None:
         _require_address(expose)
     if chosen.lane.engine.runtime == "process":
@@ -44,7 +48,8 @@ def where_of(
     if not named[0].here and expose is None:
         raise UsageError("the API of a far head listens on that machine's loopback only", seen=named[0].name,
                          next_step="run recipectl on the head, or expose it with --expose ADDR")  # fmt: skip
-    found = places(settings, chosen, models, named)
+    bring = partial(carrying.carried, console) if carry_image else carrying.required
+    found = places(settings, chosen, models, named, bring)
     return Where(port, tuple(found), _joined(settings, console, chosen, found), expose)
 
 
@@ -60,7 +65,7 @@ def _joined(settings: Settings, console: Console, chosen: Chosen, found: Sequenc
             folders = {role: on.place.models[role] for role in models}
             facts.append(helper.probe(on.engine, on.place.image, folders, models, settings.cache_dir / "hosts"))
     hosts = [on.host for on in found]
-    require_parity(parity(hosts, facts, [on.image.layers for on in found], {r: m.tree for r, m in models.items()}))
+    require_parity(parity(hosts, facts, {r: m.tree for r, m in models.items()}))
     joined = join(hosts, facts, chosen.lane.per_rank_env)
     for line in (f"head address {joined.master}", *joined.shown):
         console.notice(f"fabric: {line}")

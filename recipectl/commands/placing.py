@@ -1,8 +1,8 @@
-"""Where a container plan runs: hosts, engines, the image as locked, mounts, GPUs. Reads, changes nothing."""
+"""Where a container plan runs: hosts, engines, the image as locked, mounts, GPUs. Reads; only `bring` changes a host."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,16 @@ KEY_LENGTH = 12
 
 
 @dataclass(frozen=True)
+class Held:
+    """The lane's image on one host: by a name that cannot move, and what the engine there says of it."""
+
+    host: Host
+    engine: ContainerEngine
+    name: str
+    image: ImageInfo
+
+
+@dataclass(frozen=True)
 class OnHost:
     """One host with its engine, the image that it has, and the place of its rank."""
 
@@ -33,27 +43,35 @@ class OnHost:
     place: Place
 
 
-def places(settings: Settings, chosen: Chosen, models: Mapping[str, Path], hosts: Sequence[Host]) -> list[OnHost]:
+# The head's image, another host, its engine -> the same image there.
+Bring = Callable[[Held, Host, ContainerEngine], Held]
+
+
+def places(
+    settings: Settings, chosen: Chosen, models: Mapping[str, Path], hosts: Sequence[Host], bring: Bring
+) -> list[OnHost]:
     """The place of every rank. EngineError for a host out of reach, PinError for an image that is not as locked,
-    UsageError for a mount that does not exist here."""
+    UsageError for a mount that does not exist here. `bring` finds the head's image on another host, or carries it."""
     assets = {a.path: str(local_dir(chosen.entry, a.path)) for a in chosen.lane.assets}
     for path in assets.values():
         if not Path(path).is_file():
             raise UsageError("an asset of the recipe is not there", on=path, next_step="restore it from git")
-    out = []
+    out: list[OnHost] = []
+    head: Held | None = None
     for host in hosts:
         engine = runtimes.connect(settings, host.name)
-        name, image = _image(settings, chosen, engine, host)
-        key = (image.layers[-1] if image.layers else image.id).removeprefix("sha256:")[:KEY_LENGTH]
+        held = held_as_locked(settings, chosen, host, engine) if head is None else bring(head, host, engine)
+        head = head or held
+        key = (held.image.layers[-1] if held.image.layers else held.image.id).removeprefix("sha256:")[:KEY_LENGTH]
         place = Place(
-            image=name, image_key=key, models={r: str(p) for r, p in models.items()},
+            image=held.name, image_key=key, models={r: str(p) for r, p in models.items()},
             caches=str(settings.cache_dir / "compile"), assets=assets, gpus=gpus_of(chosen, host),
         )  # fmt: skip
-        out.append(OnHost(host, engine, image, place))
+        out.append(OnHost(host, engine, held.image, place))
     return out
 
 
-def _image(settings: Settings, chosen: Chosen, engine: ContainerEngine, host: Host) -> tuple[str, ImageInfo]:
+def held_as_locked(settings: Settings, chosen: Chosen, host: Host, engine: ContainerEngine) -> Held:
     """What to run, by a name that cannot move: the digest that the lock names, or the proven build of the overlay."""
     if name := chosen.lane.engine.overlay:
         overlay = load(settings, name)
@@ -64,11 +82,11 @@ def _image(settings: Settings, chosen: Chosen, engine: ContainerEngine, host: Ho
                 f"the image of overlay {name} is not built on {host.name}", on=todo.tag,
                 next_step=f"recipectl build {chosen.recipe.name} --sm {chosen.lane_name.removeprefix('sm')}",
             )  # fmt: skip
-        return built.id, built
+        return Held(host, engine, built.id, built)
     need = next(iter(images.needs(chosen.lane, chosen.lock)), None)
     if need is None:
         raise UsageError("the lane names no image", on=chosen.title, next_step="give it engine.image or engine.overlay")
-    return need.name, images.check_pulled(engine, need)
+    return Held(host, engine, need.name, images.check_pulled(engine, need))
 
 
 def gpus_of(chosen: Chosen, host: Host) -> tuple[str, ...]:

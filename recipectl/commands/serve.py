@@ -42,6 +42,7 @@ def run(
     unqualified: bool,
     dry_run: bool,
     accept_license: Sequence[str] = (),
+    carry_image: bool = False,
 ) -> int:
     """Serve and return once READY; the server stays."""
     given = [speculative.parse_set(s) for s in sets]
@@ -50,7 +51,8 @@ def run(
     chosen = with_drafter(settings, console, chosen, drafter)
     stamps = [*stamps_of(chosen, k, sets, drafter), *check_rules(console, chosen, unqualified=unqualified)]
     models = ensure_verified(settings, console, chosen, accept=accept_license)
-    where = where_of(settings, console, chosen, models, port=port, hosts=hosts, expose=expose)
+    where = where_of(settings, console, chosen, models, port=port, hosts=hosts, expose=expose,
+                     carry_image=carry_image and not dry_run)  # fmt: skip
     plan = plan_of(settings, chosen, models, where, stamps)
     if dry_run:
         _show_plan(console, plan)

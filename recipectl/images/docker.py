@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import posixpath
+import re
 import tarfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,8 @@ from recipectl.images import buildx
 from recipectl.images.docker_containers import Containers
 from recipectl.images.port import Finished, ImageInfo, Progress, Resolved
 
+PIECE = 1 << 20
+PACKING_S = 1800
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 _UNREACHABLE = ("connection refused", "no such host", "i/o timeout", "deadline exceeded", "network is unreachable",
                 "tls handshake", "no route to host", "eof", "server misbehaving", "connection reset")  # fmt: skip
@@ -139,6 +142,34 @@ class DockerEngine(Containers):
     def untag(self, name: str) -> None:
         with self.guard("untag the image", name), contextlib.suppress(ImageNotFound):
             self.api.remove_image(name, noprune=True)
+
+    def save(self, image_id: str) -> Iterator[bytes]:
+        with self.guard("save the image", image_id):
+            with self._patient():
+                stream = self.api.get_image(image_id, chunk_size=PIECE)
+            yield from stream
+
+    def load(self, pieces: Iterator[bytes]) -> str:
+        said: list[str] = []
+
+        def loaded(_done: int, _total: int, line: str) -> None:
+            said.extend(re.findall(r"^Loaded image(?: ID)?: (\S+)", line))
+
+        with self.guard("load the image", self.host), self._patient():
+            # Not quiet: each layer's progress is an answer, and an answer in time is what a connection waits for.
+            _follow(self.api.load_image(pieces, quiet=False), self.host, "load the image", loaded)
+        if not said:
+            raise EngineError("the load ended without an image", on=self.host, next_step="docker system df; try again")
+        return said[-1]
+
+    @contextlib.contextmanager
+    def _patient(self) -> Iterator[None]:
+        """An engine packs a whole image before its first byte, and unpacks one before its first word."""
+        before, self.api.timeout = self.api.timeout, PACKING_S
+        try:
+            yield
+        finally:
+            self.api.timeout = before
 
     def remove_image(self, image_id: str) -> None:
         found = self.image(image_id)

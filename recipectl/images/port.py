@@ -117,6 +117,12 @@ class ImageStore(Protocol):
     def untag(self, name: str) -> None:
         """Take a name away; nothing happens if there is none."""
 
+    def save(self, image_id: str) -> Iterator[bytes]:
+        """A local image by id, as the pieces of one archive that holds no name for it."""
+
+    def load(self, pieces: Iterator[bytes]) -> str:
+        """Take in the archive that `save` made, piece by piece; the image's id here. EngineError leaves no image."""
+
     def remove_image(self, image_id: str) -> None:
         """Remove an image that has no name; nothing happens if it is in use or gone."""
 

@@ -120,15 +120,10 @@ def _seen(fact: Facts) -> str:
     return nics + (f"; {hcas}" if hcas else "")
 
 
-def parity(
-    hosts: Sequence[Host], found: Sequence[Facts], layers: Sequence[Sequence[str]], trees: Mapping[str, str]
-) -> list[str]:
-    """Why these machines must not form one server; empty if they may. Different images gave garbage boots, a corrupted
-    worker gives wrong tokens (field report 8)."""
+def parity(hosts: Sequence[Host], found: Sequence[Facts], trees: Mapping[str, str]) -> list[str]:
+    """Why these machines must not form one server; empty if they may. A corrupted worker gives wrong tokens (field
+    report 8). That they have one image is required before: a container of it on each has found these facts."""
     out = []
-    for host, mine in zip(hosts[1:], layers[1:], strict=True):
-        if list(mine) != list(layers[0]):
-            out.append(f"{host.name} has another image than {hosts[0].name}: last layer {mine[-1:]}, {layers[0][-1:]}")
     for host, fact in zip(hosts, found, strict=True):
         out += [f"{host.name}: {p}" for p in fact.problems]
         for role, tree in trees.items():
@@ -144,4 +139,4 @@ def require_parity(problems: Sequence[str]) -> None:
     """PinError with everything that differs."""
     if problems:
         raise PinError("the machines differ, so they must not form one server", details=list(problems)[:30],
-                       next_step="recipectl pull --hosts copies the models; build or load the same image")  # fmt: skip
+                       next_step="recipectl pull --hosts copies the models")  # fmt: skip

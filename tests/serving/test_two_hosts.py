@@ -1,4 +1,5 @@
-"""One server over two hosts: worker first over ssh, parity, a killed rank, a stop that looks at both."""
+"""One server over two hosts: worker first over ssh, parity, an image that is carried, a killed rank, a stop that looks
+at both."""
 
 from __future__ import annotations
 
@@ -9,17 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker_engine import import_image
-from tests.serving.test_docker_cli import engine_rootfs, in_container
-from tests.serving.two_hosts import FAR, HEAD, REF, SSH_PORT, Hosts, two_hosts
+from recipectl.errors import PinError
+from recipectl.images import carry
+from recipectl.images.docker import DockerEngine
+from recipectl.images.port import ImageInfo
+from tests.docker_engine import import_image, python_rootfs
+from tests.serving.test_docker_cli import in_container
+from tests.serving.two_hosts import FAR, HEAD, REF, REGISTRY, REPOSITORY, SSH_PORT, Hosts
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="session")
-def hosts() -> Iterator[Hosts]:
-    with two_hosts(lambda engine, name: import_image(engine, name, engine_rootfs())) as found:
-        yield found
 
 
 class Pair:
@@ -125,3 +124,90 @@ def test_doctor_looks_at_every_host(pair: Pair) -> None:
     assert rows[f"engine of {pair.hosts.far}"]["verdict"] == "OK"
     assert FAR in rows[f"network of {pair.hosts.far}"]["seen"] and HEAD in rows["network of local"]["seen"]
     assert rows[f"clock of {pair.hosts.far}"]["verdict"] == "OK"
+
+
+@pytest.fixture
+def bare(hosts: Hosts) -> Iterator[None]:
+    """Host b without any image; afterwards it has the pinned one again."""
+    hosts.drop_images_of_b()
+    yield
+    hosts.drop_images_of_b()
+    hosts.pull(hosts.b)
+
+
+def test_an_image_that_the_far_host_lacks_is_carried_if_the_user_says_so(pair: Pair, bare: None) -> None:
+    refused = pair.serve()
+    assert refused.returncode == 4, refused.stderr
+    assert f"{pair.hosts.far} does not have the image of local" in refused.stderr
+    assert "recipectl serve --carry-image" in refused.stderr
+    assert pair.serve("healthy", "--carry-image", "--dry-run").returncode == 4, "a dry run changes no host"
+    rows = json.loads(
+        pair("doctor", "tiny-dflash", "--sm", "cpu", "--hosts", f"local,{pair.hosts.far}", "--json").stdout
+    )
+    assert "--carry-image" in next(r["fix"] for r in rows["rows"] if r["what"] == f"host {pair.hosts.far}")
+    assert pair.hosts.images_of_b() == {}
+
+    done = pair.serve("healthy", "--carry-image", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"image carried to {pair.hosts.far}" in done.stderr
+    head, worker = pair.hosts.inspected("a"), pair.hosts.inspected("b")
+    assert worker["Image"] == head["Image"] == worker["Config"]["Image"], "by id: a loaded image has no digest"
+    assert [len(tags) for tags in pair.hosts.images_of_b().values()] == [1]
+    assert pair("stop").returncode == 0
+
+    again = pair.serve("healthy")
+    assert again.returncode == 0 and "carried" not in again.stderr, again.stderr
+    assert pair("stop").returncode == 0
+
+
+class Wrong(DockerEngine):
+    """An engine that sends another image than it was asked for."""
+
+    other = ""
+
+    def save(self, image_id: str) -> Iterator[bytes]:
+        return super().save(self.other)
+
+
+@pytest.fixture
+def engines(hosts: Hosts) -> Iterator[tuple[Wrong, DockerEngine]]:
+    a, b = Wrong(hosts.a.host), DockerEngine(hosts.b.host)
+    yield a, b
+    a.close()
+    b.close()
+
+
+def sent(hosts: Hosts, engine: DockerEngine) -> ImageInfo:
+    found = engine.image(f"{REGISTRY}/{REPOSITORY}@{hosts.digest}")
+    assert found is not None
+    return found
+
+
+def test_a_transfer_that_breaks_off_leaves_nothing(
+    hosts: Hosts, engines: tuple[Wrong, DockerEngine], bare: None
+) -> None:
+    a, b = engines
+    image = sent(hosts, a)
+    a.other = image.id
+    moved = 0
+
+    def interrupt(size: int) -> None:
+        nonlocal moved
+        moved += size
+        if moved > 10 << 20:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        carry.carry(a, b, image, interrupt)
+    assert hosts.images_of_b() == {} and carry.find(b, image) is None
+    assert carry.carry(a, b, image, lambda _size: None).layers == image.layers, "the next one is not in its way"
+
+
+def test_an_archive_of_another_image_gets_no_name(
+    hosts: Hosts, engines: tuple[Wrong, DockerEngine], bare: None
+) -> None:
+    a, b = engines
+    a.other = import_image(hosts.a, "other:1", python_rootfs({"/differs": b"1"}))
+    with pytest.raises(PinError, match="not the one that was sent"):
+        carry.carry(a, b, sent(hosts, a), lambda _size: None)
+    assert hosts.images_of_b() == {}

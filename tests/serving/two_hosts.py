@@ -12,16 +12,22 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import docker
 
 from tests.conftest import ROOT, need
-from tests.docker_engine import Engine, _stop, _wait_for_socket, available, push
+from tests.docker_engine import Engine, _stop, _wait_for_socket, available, publish, registry
 
 HEAD, FAR = "10.77.0.1", "10.77.0.2"
 SSH_PORT = 2222
-REF = "127.0.0.1:5017/scripted:1"
+REGISTRY, REPOSITORY = "127.0.0.1:5017", "engine"
+REF = f"{REGISTRY}/{REPOSITORY}:1"
+# Of this process alone: another run of the tests may hold two hosts of its own.
+NETNS_A, NETNS_B = f"rct{os.getpid()}a", f"rct{os.getpid()}b"
 
 
 def sh(*argv: str) -> None:
@@ -44,9 +50,44 @@ class Hosts:
     def recipectl(self, *argv: str, timeout: float = 180) -> subprocess.CompletedProcess[str]:
         """A command line of a user who sits at host a."""
         return subprocess.run(
-            ["nsenter", "--net=/run/netns/rcta", sys.executable, "-m", "recipectl", *argv],
+            ["nsenter", f"--net=/run/netns/{NETNS_A}", sys.executable, "-m", "recipectl", *argv],
             env={**os.environ, **self.env}, capture_output=True, text=True, timeout=timeout, check=False, cwd=ROOT,
         )  # fmt: skip
+
+    def pull(self, engine: Engine) -> None:
+        """Fetch the image by digest from the registry that both hosts see."""
+        client = engine.client()
+        until = time.monotonic() + 20
+        while True:
+            try:
+                client.images.pull(f"{REGISTRY}/{REPOSITORY}", tag=self.digest)
+                break
+            except docker.errors.APIError:  # the registry has only just been started
+                if time.monotonic() > until:
+                    raise
+            time.sleep(0.2)
+        client.close()
+
+    def images_of_b(self) -> dict[str, list[str]]:
+        """Every image of host b by id, with its tags."""
+        client = self.b.client()
+        found = {i.id: i.tags for i in client.images.list(all=True)}
+        client.close()
+        return found
+
+    def drop_images_of_b(self) -> None:
+        """Remove every image of host b."""
+        client = self.b.client()
+        for image in client.images.list(all=True):
+            client.images.remove(image.id, force=True)
+        client.close()
+
+    def inspected(self, host: str) -> Any:
+        """What the engine of host a or b says of the one container of ours there."""
+        client = {"a": self.a, "b": self.b}[host].client()
+        found = client.api.inspect_container(self.containers()[host][0])
+        client.close()
+        return found
 
     def other_root(self, here: Path, there: Path) -> None:
         """Let host b see `there` under the path `here`."""
@@ -69,20 +110,18 @@ class Hosts:
 
 @contextlib.contextmanager
 def namespaces() -> Iterator[None]:
-    """rcta and rctb, joined by a pair of interfaces."""
-    for name in ("rcta", "rctb"):
-        subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+    """Two network namespaces, joined by a pair of interfaces."""
     try:
-        sh("ip", "netns", "add", "rcta")
-        sh("ip", "netns", "add", "rctb")
-        sh("ip", "link", "add", "fab0", "netns", "rcta", "type", "veth", "peer", "name", "fab1", "netns", "rctb")
-        for name, link, address in (("rcta", "fab0", HEAD), ("rctb", "fab1", FAR)):
+        sh("ip", "netns", "add", NETNS_A)
+        sh("ip", "netns", "add", NETNS_B)
+        sh("ip", "link", "add", "fab0", "netns", NETNS_A, "type", "veth", "peer", "name", "fab1", "netns", NETNS_B)
+        for name, link, address in ((NETNS_A, "fab0", HEAD), (NETNS_B, "fab1", FAR)):
             sh("ip", "-n", name, "addr", "add", f"{address}/24", "dev", link)
             sh("ip", "-n", name, "link", "set", link, "up")
             sh("ip", "-n", name, "link", "set", "lo", "up")
         yield
     finally:
-        for name in ("rcta", "rctb"):
+        for name in (NETNS_A, NETNS_B):
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
 
@@ -106,13 +145,13 @@ def dockerd(folder: Path, netns: str) -> Iterator[tuple[Engine, int]]:
 
 @contextlib.contextmanager
 def registries(folder: Path) -> Iterator[None]:
-    """One registry seen from both namespaces at the same loopback address: two servers over one store."""
+    """The registry of `folder`, seen from both namespaces at the same loopback address: two servers over one store."""
     config = folder / "registry.yml"
     config.write_text(
-        f"version: 0.1\nstorage:\n  filesystem:\n    rootdirectory: {folder}/registry\nhttp:\n  addr: 127.0.0.1:5017\n"
+        f"version: 0.1\nstorage:\n  filesystem:\n    rootdirectory: {folder}/registry/data\nhttp:\n  addr: {REGISTRY}\n"
     )
     with contextlib.ExitStack() as stack:
-        for name in ("rcta", "rctb"):
+        for name in (NETNS_A, NETNS_B):
             serve = ["nsenter", f"--net=/run/netns/{name}", "docker-registry", "serve", str(config)]
             process = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             stack.callback(process.wait)
@@ -142,7 +181,7 @@ def ssh_server(folder: Path) -> Iterator[dict[str, str]]:
     tools.mkdir()
     (tools / "ssh").write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {folder}/ssh_config "$@"\n')
     (tools / "ssh").chmod(0o755)
-    serve = ["nsenter", "--net=/run/netns/rctb", "/usr/sbin/sshd", "-D", "-e", "-f", str(config)]
+    serve = ["nsenter", f"--net=/run/netns/{NETNS_B}", "/usr/sbin/sshd", "-D", "-e", "-f", str(config)]
     with (folder / "sshd.log").open("wb") as out:
         process = subprocess.Popen(serve, stdout=out, stderr=out)
     time.sleep(0.5)
@@ -155,8 +194,11 @@ def ssh_server(folder: Path) -> Iterator[dict[str, str]]:
 
 
 @contextlib.contextmanager
-def two_hosts(fill: Callable[[Engine, str], object]) -> Iterator[Hosts]:
-    """Everything up; both engines have by digest the image that `fill(engine, name)` makes on the first."""
+def two_hosts(
+    write: Callable[[Path], object], environment: Sequence[str], *, far_has_it: bool = True
+) -> Iterator[Hosts]:
+    """Everything up; both engines, or the first alone, have by digest an image of the root file system that `write`
+    writes as a tar to a path."""
     if reason := available():
         need("netns", reason)
     for tool in ("ip", "nsenter", "/usr/sbin/sshd", "docker-registry"):
@@ -166,28 +208,17 @@ def two_hosts(fill: Callable[[Engine, str], object]) -> Iterator[Hosts]:
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         stack.enter_context(namespaces())
-        a, _ = stack.enter_context(dockerd(folder / "a", "rcta"))
-        b, b_pid = stack.enter_context(dockerd(folder / "b", "rctb"))
+        a, _ = stack.enter_context(dockerd(folder / "a", NETNS_A))
+        b, b_pid = stack.enter_context(dockerd(folder / "b", NETNS_B))
+        rootfs = folder / "rootfs.tar"
+        write(rootfs)
+        with registry(folder / "registry") as found:
+            digest = publish(found.address, REPOSITORY, rootfs, environment)
+        rootfs.unlink()
         stack.enter_context(registries(folder))
-        fill(a, "scripted:1")
-        digest = _push(a)
-        for engine in (a, b):
-            client = engine.client()
-            client.api.pull(REF.rpartition(":")[0], tag=digest)
-            client.close()
-        env = stack.enter_context(ssh_server(folder))
-        env |= {"RECIPECTL_DOCKER_HOST": a.host}
-        yield Hosts(
-            a, b, digest, f"ssh://root@{FAR}:{SSH_PORT}{b.host.removeprefix('unix://')}", b_pid, folder, env=env
-        )
-
-
-def _push(engine: Engine) -> str:
-    for attempt in range(20):
-        try:
-            return push(engine, "scripted:1", REF)
-        except RuntimeError:
-            if attempt == 19:
-                raise
-            time.sleep(0.25)
-    raise AssertionError
+        env = stack.enter_context(ssh_server(folder)) | {"RECIPECTL_DOCKER_HOST": a.host}
+        far = f"ssh://root@{FAR}:{SSH_PORT}{b.host.removeprefix('unix://')}"
+        hosts = Hosts(a, b, digest, far, b_pid, folder, env=env)
+        for engine in (a, b) if far_has_it else (a,):
+            hosts.pull(engine)
+        yield hosts
