@@ -16,6 +16,7 @@ from recipectl.recipe.families import FAMILIES
 from recipectl.recipe.lane import Lane
 from recipectl.recipe.model import Given, Model
 from recipectl.recipe.schema import Recipe
+from recipectl.serving import containers
 from recipectl.settings import Settings
 from recipectl.speculative import RuleVerdict
 
@@ -71,6 +72,8 @@ def lock_state(recipe: Recipe, lock: Lock | None, lane_name: str) -> str:
 def drafter_folder(settings: Settings, entry: catalog.Entry, recipe: Recipe, lane: Lane, lock: Lock | None) -> str:
     """Where the engine will find the drafter. Before a lock, for a hub model without a commit, its repo."""
     assert lane.drafter is not None
+    if lane.engine.runtime == "docker":
+        return containers.seen_models({"drafter": lane.drafter})["drafter"]
     model = recipe.models[lane.drafter]
     if model.path is not None:
         return str(store.path_dir(entry, model))

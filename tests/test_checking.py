@@ -173,9 +173,30 @@ def test_show_json_holds_config_and_verdicts(cli: Cli, mine: Path) -> None:
 
 
 def test_show_argv_is_what_would_run(cli: Cli, mine: Path) -> None:
-    done = cli("show", "mine", "--sm", "cpu", "--argv", cwd=mine)
-    (argv,) = [line for line in done.stdout.splitlines() if line.startswith("  vllm serve ")]
-    assert '--speculative-config \'{"method":"dflash"' in argv and "--max-model-len 2048" in argv
+    (shown,) = json.loads(cli("show", "tiny-dflash", "--sm", "cpu", "--argv", "--json").stdout)["argv"]
+    (run,) = json.loads(cli("serve", "tiny-dflash", "--sm", "cpu", "--dry-run", "--json").stdout)["ranks"]
+    port = run["argv"].index("--port") + 1
+    shown["argv"][port] = run["argv"][port]  # `serve` chooses a free one
+    assert shown == run
+    assert shown["argv"][1:4] == ["-m", "vllm.entrypoints.cli.main", "serve"]
+
+
+def test_show_argv_sees_models_and_assets_as_the_engine_does(cli: Cli, mine: Path) -> None:
+    """A process by the files of this machine, a container by its mounts; a bridged one listens for its port."""
+    recipe = mine / "recipes/mine/recipe.yaml"
+    (recipe.parent / "chat.jinja").write_text("")
+    recipe.write_text(recipe.read_text() + "    assets: [{path: chat.jinja, argument: chat_template}]\n")
+
+    def argv() -> str:
+        done = cli("show", "mine", "--sm", "cpu", "--argv", cwd=mine)
+        return next(line for line in done.stdout.splitlines() if " serve " in line and "--port" in line)
+
+    folder = recipe.parent.resolve()
+    assert f"serve {folder}/target " in argv() and f"--chat-template {folder}/chat.jinja" in argv()
+    assert f'"model":"{folder}/drafter"' in argv() and "--host 127.0.0.1" in argv()
+    recipe.write_text(recipe.read_text().replace("runtime: process", "runtime: docker, image: {ref: 'a:1'}"))
+    assert argv().startswith("  vllm serve /models/target ") and "--chat-template /assets/chat.jinja" in argv()
+    assert '"model":"/models/drafter"' in argv() and "--host 0.0.0.0" in argv()
 
 
 def test_show_without_a_lane_shows_all_of_them(cli: Cli) -> None:

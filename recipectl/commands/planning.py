@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from recipectl import lockfile
 from recipectl.bench import protocol
-from recipectl.commands import notes
+from recipectl.commands import notes, seeing
 from recipectl.commands.context import Chosen
 from recipectl.commands.joining import Where
 from recipectl.commands.overlays import with_overlay
 from recipectl.lockfile import Lock
 from recipectl.recipe.model import Given
-from recipectl.serving import containers, runtimes
+from recipectl.serving import containers
 from recipectl.serving.plan import LOOPBACK, Order, Plan, Prompts, compose
 from recipectl.serving.process import free_port
 from recipectl.settings import Settings
@@ -49,8 +49,8 @@ def plan_of(
         Order(
             id="-".join(p for p in (chosen.recipe.name, chosen.lane_name, chosen.variant, _stamp()) if p),
             recipe=chosen.recipe, lane_name=chosen.lane_name, lane=lane, variant=chosen.variant,
-            models={r: PurePath(p) for r, p in containers.seen_models(models).items()} if inside else models,
-            program=_program(settings, chosen), port=where.port or free_port(), prompts=prompts_of(chosen),
+            models=seeing.models(chosen, models), assets=seeing.assets(chosen),
+            program=seeing.program(settings, chosen), port=where.port or free_port(), prompts=prompts_of(chosen),
             recipe_digest="sha256:" + hashlib.sha256(chosen.entry.file.read_bytes()).hexdigest(),
             lock_digest="sha256:" + hashlib.sha256(lockfile.dump(_as_locked(chosen, lock)).encode()).hexdigest(),
             trees={role: m.tree for role, m in locked_models.items()},
@@ -74,11 +74,3 @@ def _as_locked(chosen: Chosen, lock: Lock) -> Lock:
 
 def _stamp() -> str:
     return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-
-
-def _program(settings: Settings, chosen: Chosen) -> tuple[str, ...]:
-    if chosen.lane.engine.name == "sglang":
-        return ("python3", "-m", "sglang.launch_server")
-    if chosen.lane.engine.runtime == "docker":
-        return ("vllm",)
-    return (str(runtimes.engine_python(settings)), "-m", "vllm.entrypoints.cli.main")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path, PurePath
+from pathlib import Path
 
+from recipectl.commands import seeing
 from recipectl.commands.context import Chosen
 from recipectl.hub import store
-from recipectl.serving.plan import Order, Plan, Prompts, compose
+from recipectl.serving import containers
+from recipectl.serving.plan import LOOPBACK, Order, Plan, Prompts, compose
 from recipectl.settings import Settings
 
 PORT = 8000
@@ -19,13 +21,15 @@ def preview(settings: Settings, chosen: Chosen) -> Plan:
     if lane.nodes > 1 and not hosts:
         hosts = tuple(f"host{rank}" for rank in range(lane.nodes))
     names = [n for n in (lane.target, lane.drafter) if n]
-    models: dict[str, PurePath] = {chosen.recipe.models[n].role: _folder(settings, chosen, n) for n in names}
-    program = ("vllm",) if lane.engine.name != "sglang" else ("python3", "-m", "sglang.launch_server")
+    folders: dict[str, Path] = {chosen.recipe.models[n].role: _folder(settings, chosen, n) for n in names}
     return compose(
         Order(
             id="preview", recipe=chosen.recipe, lane_name=chosen.lane_name, lane=lane, variant=chosen.variant,
-            models=models, program=program, port=PORT, prompts=Prompts("", 0, ()), recipe_digest="", lock_digest="",
+            models=seeing.models(chosen, folders), assets=seeing.assets(chosen),
+            program=seeing.program(settings, chosen), port=PORT, prompts=Prompts("", 0, ()), recipe_digest="",
+            lock_digest="",
             hosts=hosts or ("local",), master=hosts[0] if hosts else "127.0.0.1",
+            listen=containers.listen_address(lane, LOOPBACK) if lane.engine.runtime == "docker" else LOOPBACK,
             unified_memory=chosen.family.unified_memory,
         )
     )  # fmt: skip

@@ -10,13 +10,13 @@ from recipectl import geometry_report, provenance, showing, speculative
 from recipectl.commands import notes
 from recipectl.commands.context import Chosen, choose, choose_name
 from recipectl.commands.drafters import with_drafter
-from recipectl.commands.previewing import preview
 from recipectl.console import Console
 from recipectl.errors import RecipeError
 from recipectl.gpu import gpus
 from recipectl.recipe import catalog
 from recipectl.recipe import evidence as evidence_rows
 from recipectl.recipe.base import Json
+from recipectl.serving.plan import RankPlan
 from recipectl.settings import Settings
 from recipectl.showing import View
 
@@ -36,7 +36,7 @@ def run(
     # Computed before anything is printed: an answer comes whole or not at all.
     views = [showing.view(settings, c.entry, c.recipe, c.lane_name, c.lane, c.lock, c.variant) for c in chosen]
     space = geometry_report.for_lane(first.recipe, first.lane, first.lock) if geometry else None
-    ranks = preview(settings, first).ranks if argv else ()
+    ranks = _ranks(settings, first) if argv else ()
     backing = [[evidence_rows.text(row) for row in evidence_rows.rows(c.recipe, c.lane)] for c in chosen]
     told = [notes.told(settings, c) for c in chosen]
     console.print(f"{first.recipe.name}: {first.recipe.summary}")
@@ -52,7 +52,8 @@ def run(
         console.print("\ngeometry")
         console.table(("what", "a rank"), geometry_report.rows(space))
     for rank in ranks:
-        console.print(f"\nrank {rank.rank} on {rank.host}:")
+        inside = ", in its container" if first.lane.engine.runtime == "docker" else ""
+        console.print(f"\nrank {rank.rank} on {rank.host}{inside} (`serve` chooses a free port, or --port):")
         console.print("  " + " ".join(f"{n}={shlex.quote(v)}" for n, v in sorted(rank.env.items())))
         console.print("  " + shlex.join(rank.argv))
     console.document(
@@ -63,6 +64,12 @@ def run(
         | ({"argv": [asdict(rank) for rank in ranks]} if argv else {})
     )
     return RecipeError.exit_code if any(v.verdict == "FAIL" for one in views for v in one.verdicts) else 0
+
+
+def _ranks(settings: Settings, chosen: Chosen) -> Sequence[RankPlan]:
+    from recipectl.commands.previewing import preview  # 50 ms that a plain `show` does not pay
+
+    return preview(settings, chosen).ranks
 
 
 def _chosen(

@@ -127,7 +127,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Order:
-    """What a plan is made from. `models` are folders by role, as the engine will see them; `program` is what comes
+    """What a plan is made from. `models` are folders by role and `assets` files by engine argument, as the engine will
+    see them; `program` is what comes
     before the engine's own words (`python -m vllm.entrypoints.cli.main`, or `vllm` in a container). `address` is where
     clients reach the API, `listen` what the engine binds, `publish` what a container's port is published on."""
 
@@ -142,6 +143,7 @@ class Order:
     prompts: Prompts
     recipe_digest: str
     lock_digest: str
+    assets: Mapping[str, str] = field(default_factory=dict)
     trees: Mapping[str, str] = field(default_factory=dict)
     taps: tuple[int, ...] | None = None
     address: str = LOOPBACK
@@ -169,7 +171,7 @@ def compose(order: Order) -> Plan:
         )  # fmt: skip
     config = speculative.compose(lane, str(order.models["drafter"]) if lane.drafter else None)
     captures = speculative.capture_sizes(lane)
-    args: dict[str, Json] = {**lane.args, **(containers.asset_args(lane) if order.places else {})}
+    args: dict[str, Json] = {**lane.args, **order.assets}
     if captures is not None and speculative.own_sizes(lane) is None:
         args["cudagraph_capture_sizes"] = list(captures)
     served = order.recipe.name
