@@ -17,7 +17,7 @@ from recipectl.commands.models import ensure_verified
 from recipectl.console import Console
 from recipectl.errors import BenchError, UsageError
 from recipectl.gpu import gpus
-from recipectl.serving import deployments
+from recipectl.serving import running
 from recipectl.settings import Settings
 
 DEFAULT = "counting,prose"
@@ -78,7 +78,7 @@ def _job(
         return of_url(url, model, key, gpu_here=bool(gpus()))
     if model is not None:
         raise UsageError("--model belongs to --url", next_step="a deployment knows its own model name")
-    live = deployments.pick(settings, name)
+    live = running.pick(settings, name)
     chosen = choose(settings, console, live.recipe, sm or live.plan.lane.removeprefix("sm"), variant=live.plan.variant)
     ensure_verified(settings, console, chosen, accept=accept)
     return of_deployment(live, chosen.lane.bench, chosen.entry.file.parent, key)

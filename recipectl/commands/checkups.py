@@ -11,7 +11,7 @@ from recipectl.bench.target import Job, of_deployment
 from recipectl.commands.context import choose, write_receipt
 from recipectl.console import Console
 from recipectl.errors import BenchError, RegressionError
-from recipectl.serving import deployments
+from recipectl.serving import running
 from recipectl.serving.deployments import Deployment
 from recipectl.settings import Settings
 
@@ -57,7 +57,7 @@ def run_lossless(settings: Settings, console: Console, work: Job, phases: Sequen
 
 def _control(settings: Settings, work: Job) -> Deployment | None:
     t = work.target
-    others = [d for d in deployments.live(settings) if (d.recipe, d.plan.lane) == (t.recipe, t.lane)]
+    others = [d for d in running.live(settings) if (d.recipe, d.plan.lane) == (t.recipe, t.lane)]
     return next((d for d in others if d.plan.method == "none"), None)
 
 

@@ -87,7 +87,7 @@ def choose_name(settings: Settings, name: str | None, *, live: bool = False) -> 
     if used := _remembered(settings, "default-recipe"):
         return used, "set by `recipectl use`"
     if live:
-        from recipectl.serving.deployments import live as live_deployments
+        from recipectl.serving.running import live as live_deployments
 
         running = sorted({d.recipe for d in live_deployments(settings)})
         if len(running) == 1:

@@ -17,7 +17,7 @@ from recipectl.errors import BenchError, EngineError, Interrupted, RegressionErr
 from recipectl.experiment import Contract, Outcome
 from recipectl.fsio import write_atomic
 from recipectl.recipe import catalog
-from recipectl.serving import deployments
+from recipectl.serving import running
 from recipectl.settings import Settings
 
 
@@ -62,10 +62,10 @@ def run(settings: Settings, console: Console, *, file: Path, dry_run: bool) -> i
 
 def _measure(settings: Settings, console: Console, stand: Stand) -> None:
     """Every stage, and whatever happens: our servers down, the ones that ran before up again and gated."""
-    before = deployments.live(settings)
-    for running in before:
-        console.notice(f"stopping {running.plan.name} for the experiment")
-        launching.stop(settings, running)
+    before = running.live(settings)
+    for deployment in before:
+        console.notice(f"stopping {deployment.plan.name} for the experiment")
+        launching.stop(settings, deployment)
     try:
         stages.run_all(stand)
     finally:

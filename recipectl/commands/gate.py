@@ -5,13 +5,13 @@ from __future__ import annotations
 from recipectl.commands import gating, watching
 from recipectl.commands.context import utc_now
 from recipectl.console import Console
-from recipectl.serving import deployments
+from recipectl.serving import running
 from recipectl.settings import Settings
 
 
 def run(settings: Settings, console: Console, *, name: str | None, watch: bool, every: float) -> int:
     """Gate the one deployment that NAME means; GateError or EngineError where it fails."""
-    deployment = deployments.pick(settings, name)
+    deployment = running.pick(settings, name)
     begun = utc_now()
     results = gating.run_gates(settings, deployment)
     receipt = gating.keep_receipt(settings, "gate", deployment, results, begun)

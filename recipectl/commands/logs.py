@@ -6,7 +6,7 @@ import time
 
 from recipectl.console import Console
 from recipectl.errors import UsageError
-from recipectl.serving import deployments, runtimes
+from recipectl.serving import deployments, running, runtimes
 from recipectl.serving.deployments import Deployment
 from recipectl.settings import Settings
 
@@ -39,5 +39,5 @@ def _chosen(settings: Settings, name: str | None) -> Deployment:
     known = [d for d in deployments.known(settings) if name is None or name in (d.recipe, d.plan.name, d.id)]
     if not known:
         raise UsageError(f"no deployment of {name}" if name else "no deployment yet", next_step="recipectl serve")
-    running = [d for d in known if runtimes.runs(settings, d)]
-    return (running or known)[-1]
+    alive = [d for d in known if running.runs(settings, d)]
+    return (alive or known)[-1]

@@ -6,7 +6,7 @@ from recipectl.commands.context import Chosen
 from recipectl.console import Console
 from recipectl.errors import EngineError, RecipeError, UsageError
 from recipectl.recipe.families import FAMILIES
-from recipectl.serving import deployments, doctor, helper, machine, runtimes
+from recipectl.serving import doctor, helper, machine, running, runtimes
 from recipectl.serving.plan import Plan
 from recipectl.serving.process import require_port
 from recipectl.settings import Settings
@@ -23,13 +23,13 @@ def check_machine(settings: Settings, console: Console, chosen: Chosen) -> None:
 
 
 def refuse_second(settings: Settings, plan: Plan) -> None:
-    running = deployments.live(settings)
-    if same := next((d for d in running if d.plan.name == plan.name), None):
+    others = running.live(settings)
+    if same := next((d for d in others if d.plan.name == plan.name), None):
         raise UsageError(
             f"{plan.name} already runs", seen=f"{same.url}, since {same.started}", expected="one server of a recipe",
             next_step=f"use it, or `recipectl stop {plan.recipe}` first",
         )  # fmt: skip
-    require_port(plan.port, {d.pid: d.plan.name for d in running if d.pid is not None})
+    require_port(plan.port, {d.pid: d.plan.name for d in others if d.pid is not None})
 
 
 def check_engine(settings: Settings, console: Console, plan: Plan) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recipectl.console import Console
-from recipectl.serving import deployments, launch, runtimes
+from recipectl.serving import deployments, launch, running, runtimes
 from recipectl.serving.deployments import Deployment
 from recipectl.settings import Settings
 
@@ -24,8 +24,8 @@ def _worth_showing(settings: Settings, name: str | None) -> list[Deployment]:
     """Everything that runs, and per name the newest that does not."""
     wanted = [d for d in deployments.known(settings) if name is None or name in (d.recipe, d.plan.name, d.id)]
     newest = {d.plan.name: d for d in wanted}
-    running = {d.id for d in wanted if runtimes.runs(settings, d)}
-    return [d for d in wanted if d.id in running or newest[d.plan.name] is d]
+    ids = {d.id for d in wanted if running.runs(settings, d)}
+    return [d for d in wanted if d.id in ids or newest[d.plan.name] is d]
 
 
 def _row(settings: Settings, d: Deployment) -> dict[str, object]:
@@ -35,7 +35,7 @@ def _row(settings: Settings, d: Deployment) -> dict[str, object]:
 
 
 def _state(settings: Settings, d: Deployment) -> tuple[str, str]:
-    if not runtimes.runs(settings, d):
+    if not running.runs(settings, d):
         if d.state in ("stopped", "failed"):
             return d.state, (d.reason or "").splitlines()[0] if d.reason else ""
         cause = launch.diagnose_all(launch.rank_states(runtimes.of(settings, d.plan), d))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from recipectl.commands import launching
 from recipectl.console import Console
 from recipectl.errors import EngineError
-from recipectl.serving import deployments
+from recipectl.serving import running
 from recipectl.settings import Settings
 
 
 def run(settings: Settings, console: Console, *, name: str | None, all_: bool, force: bool) -> int:
     """Stop the one deployment that NAME means, or all. EngineError lists what would not end."""
-    chosen = deployments.live(settings) if all_ else [deployments.pick(settings, name)]
+    chosen = running.live(settings) if all_ else [running.pick(settings, name)]
     if not chosen:
         console.print("nothing runs")
     left: dict[str, list[str]] = {}

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from recipectl.errors import UsageError
 from recipectl.fsio import write_json
 from recipectl.serving.plan import Plan
 from recipectl.serving.runtime import Handle
@@ -119,24 +117,3 @@ def known(settings: Settings) -> list[Deployment]:
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             continue
     return sorted(found, key=lambda d: d.started)
-
-
-def live(settings: Settings, runs: Callable[[Deployment], bool] | None = None) -> list[Deployment]:
-    """The deployments that run now, oldest first, whatever their record says."""
-    from recipectl.serving.runtimes import runs as really_runs
-
-    check = runs or (lambda d: really_runs(settings, d))
-    return [d for d in known(settings) if check(d)]
-
-
-def pick(settings: Settings, name: str | None) -> Deployment:
-    """The live deployment that NAME (recipe, deployment name or id) means; without NAME the only one there is."""
-    running = live(settings)
-    found = [d for d in running if name is None or name in (d.recipe, d.plan.name, d.id)]
-    if len(found) == 1:
-        return found[0]
-    seen = ", ".join(d.plan.name for d in (found or running)) or "none runs"
-    if not found:
-        raise UsageError(f"no deployment of {name} runs" if name else "no deployment runs", seen=seen,
-                         next_step=f"recipectl serve{' ' + name if name else ''}")  # fmt: skip
-    raise UsageError("several deployments run", seen=seen, next_step="name one of them")

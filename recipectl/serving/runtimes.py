@@ -8,10 +8,9 @@ from pathlib import Path
 
 from recipectl.images.port import ContainerEngine
 from recipectl.serving import hosts, tunnel
-from recipectl.serving.deployments import Deployment
 from recipectl.serving.docker import DockerRuntime
 from recipectl.serving.plan import Plan
-from recipectl.serving.process import ProcessRuntime, members
+from recipectl.serving.process import ProcessRuntime
 from recipectl.serving.runtime import Runtime
 from recipectl.settings import Settings
 
@@ -44,13 +43,3 @@ def docker(settings: Settings, plan: Plan, secrets: Mapping[str, str] | None = N
 def of(settings: Settings, plan: Plan, secrets: Mapping[str, str] | None = None) -> Runtime:
     """The runtime of a plan. `secrets` are for a start only."""
     return process(settings, secrets) if plan.runtime == "process" else docker(settings, plan, secrets)
-
-
-def runs(settings: Settings, deployment: Deployment) -> bool:
-    """Whether anything of the deployment still runs. A host that does not answer counts as not running: `stop` says
-    so."""
-    if deployment.state == "stopped":
-        return False
-    if deployment.plan.runtime == "process":
-        return bool(members(deployment.id, deployment.handles))
-    return docker(settings, deployment.plan).alive(deployment.plan)
