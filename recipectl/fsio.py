@@ -35,8 +35,10 @@ def write_atomic(path: Path, data: bytes | str, *, mode: int = 0o644) -> None:
             out.flush()
             os.fsync(out.fileno())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as err:
         temporary.unlink(missing_ok=True)
+        if isinstance(err, OSError) and err.filename is None:
+            err.filename = str(path)  # a write that finds no room names no file
         raise
     with contextlib.suppress(OSError):  # some network file systems cannot sync a folder; the rename stands anyway
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)

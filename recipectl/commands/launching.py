@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from recipectl.commands.context import utc_now
 from recipectl.commands.gating import judge, keep_receipt, run_gates
 from recipectl.commands.preflight import check_engine, refuse_second
 from recipectl.console import Console
-from recipectl.errors import Interrupted
+from recipectl.errors import Interrupted, UsageError
 from recipectl.fsio import locked
 from recipectl.serving import deployments, hosts, keys, launch, memory, runtimes
 from recipectl.serving.deployments import Deployment
@@ -79,17 +80,26 @@ def stop(settings: Settings, deployment: Deployment, *, force: bool = False) -> 
     """Stop a deployment and record it. What is left is returned and leaves the record as it was."""
     left = launch.teardown(runtimes.of(settings, deployment.plan), deployment, force=force)
     if not left and deployment.state != "failed":
-        deployment.having(state="stopped")
+        with contextlib.suppress(OSError):  # no room for the record: that nothing runs is seen without it
+            deployment.having(state="stopped")
     return left
 
 
 def _take_down(settings: Settings, console: Console, deployment: Deployment, err: BaseException) -> None:
+    failed = replace(deployment, state="failed", reason=str(err) or type(err).__name__)
     with uninterrupted():
-        left = stop(settings, deployment.having(state="failed", reason=str(err) or type(err).__name__))
+        with contextlib.suppress(OSError):  # a full disk, say: the server is stopped all the same
+            deployments.save(failed)
+        left = stop(settings, failed)
+    fate = f"{deployment.plan.name} was torn down"
+    fate += f"; still running: {', '.join(left)}" if left else ", nothing is left running"
     if isinstance(err, KeyboardInterrupt):
-        where = f"; still running: {', '.join(left)}" if left else ", nothing is left running"
-        raise Interrupted(f"stopped by Ctrl-C: {deployment.plan.name} was torn down{where}",
-                          details=[f"its log: {deployment.log}"]) from err  # fmt: skip
+        raise Interrupted(f"stopped by Ctrl-C: {fate}", details=[f"its log: {deployment.log}"]) from err
+    if isinstance(err, OSError) and err.errno in (errno.ENOSPC, errno.EDQUOT):
+        raise UsageError(
+            "no room is left for the log and the receipt of a server", on=err.filename, seen=err.strerror,
+            details=[fate], next_step="make room (`df`), or set RECIPECTL_STATE to another disk",
+        ) from err  # fmt: skip
     if left:
         console.warn(f"still running after the teardown: {', '.join(left)}; try `recipectl stop --force`")
 

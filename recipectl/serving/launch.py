@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 from recipectl.errors import EngineError
 from recipectl.serving.boot import Boot
@@ -20,6 +24,8 @@ PROBE_S = 2.0
 # After the first fatal line the rest of its traceback is still on its way.
 SETTLE_S = 0.4
 GRACE_S = 30.0
+# What a deployment's folder must have left while its engine boots: the rest of a log, and a receipt.
+ROOM = 1 << 20
 
 
 @dataclass
@@ -61,7 +67,7 @@ class Launch:
 
     def wait(self) -> dict[str, float]:
         """Wait until the API answers; seconds per phase. EngineError at once for a fatal line, a dead rank, the memory
-        floor or the boot's time limit."""
+        floor or the boot's time limit; OSError where the log finds no more room."""
         limit = self.deployment.plan.gates.boot_timeout_s
         while True:
             now = time.monotonic() - self._begun
@@ -93,6 +99,7 @@ class Launch:
         return self._answers()
 
     def _fail_if_broken(self, now: float) -> None:
+        require_room(self.deployment.folder)
         for rank in self._ranks:
             late = rank.boot.over_budget(now)
             if late and late not in self._told and rank.boot.phase not in self._told:
@@ -118,6 +125,13 @@ class Launch:
     def _cause(self, rank: _Rank) -> Diagnosis | None:
         lines, _ = self._runtime.read(rank.handle, 0)
         return diagnose(lines)
+
+
+def require_room(folder: Path) -> None:
+    """OSError where a deployment's folder has no room. A log that is cut off explains nothing, and a lost line would
+    look like one that the engine never wrote."""
+    if shutil.disk_usage(folder).free < ROOM:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
 def failure(what: str, deployment: Deployment, cause: Diagnosis | None) -> EngineError:

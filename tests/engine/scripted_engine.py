@@ -8,6 +8,7 @@ only. The behaviour comes in ENGINE_SCRIPT, words separated by commas:
   dies-on-request        wrong-model           frozen-counter       other-k            no-mask-line
   garbage                pinned                hot-fault            ignores-sigterm    leaves-child
   wedged                 open-without-key      small-pool           silent-worker
+  noisy (logs 8 MiB before it serves)
   dies-in-boot-on-worker  wedges-later (a request hangs 2 s after the gates of `gate` are through)
 """
 
@@ -170,6 +171,9 @@ def boot() -> None:
     if "hangs-in-boot" in SCRIPT:
         time.sleep(3600)
     log("Loading drafter model...")
+    if "noisy" in SCRIPT:
+        for number in range(8192):
+            log(f"{number} " + "." * 1000)
     if "slow-boot" in SCRIPT:
         time.sleep(3)
     if "no-mask-line" not in SCRIPT:
