@@ -10,11 +10,12 @@ from pathlib import Path
 
 from recipectl.commands import carrying
 from recipectl.commands.context import Chosen, require_lock
+from recipectl.commands.drafters import given_drafter
 from recipectl.commands.placing import OnHost, places
 from recipectl.console import Console
 from recipectl.errors import UsageError
 from recipectl.serving import helper
-from recipectl.serving.fabric import LOCAL, Fabric, join, parity, require_parity
+from recipectl.serving.fabric import LOCAL, Fabric, Facts, join, parity, require_parity
 from recipectl.serving.hosts import parse_all
 from recipectl.settings import Settings
 
@@ -22,12 +23,13 @@ from recipectl.settings import Settings
 @dataclass(frozen=True)
 class Where:
     """Where a plan runs. `places` is empty with the runtime `process`; `fabric` is what each rank learns of its
-    network; `expose` is the address to listen on, None for loopback."""
+    network; `expose` is the address to listen on, None for loopback; `facts` are what each of several hosts said."""
 
     port: int | None = None
     places: tuple[OnHost, ...] = ()
     fabric: Fabric = LOCAL
     expose: str | None = None
+    facts: tuple[Facts, ...] = ()
 
 
 def where_of(
@@ -50,13 +52,17 @@ def where_of(
                          next_step="run recipectl on the head, or expose it with --expose ADDR")  # fmt: skip
     bring = partial(carrying.carried, console) if carry_image else carrying.required
     found = places(settings, chosen, models, named, bring)
-    return Where(port, tuple(found), _joined(settings, console, chosen, found), expose)
-
-
-def _joined(settings: Settings, console: Console, chosen: Chosen, found: Sequence[OnHost]) -> Fabric:
-    """Look at every machine of a lane with several, require parity, and say what each rank is told."""
     if len(found) == 1:
-        return LOCAL
+        return Where(port, tuple(found), expose=expose)
+    facts = _looked(settings, console, chosen, found)
+    joined = join([on.host for on in found], facts, chosen.lane.per_rank_env)
+    for line in (f"head address {joined.master}", *joined.shown):
+        console.notice(f"fabric: {line}")
+    return Where(port, tuple(found), joined, expose, tuple(facts))
+
+
+def _looked(settings: Settings, console: Console, chosen: Chosen, found: Sequence[OnHost]) -> list[Facts]:
+    """What every machine of a lane with several says of itself; PinError where they do not agree."""
     lock = require_lock(chosen.recipe, chosen.lane_name, chosen.lock, chosen.entry)
     models = {str(m.role): m for m in (lock.models[n] for n in (chosen.lane.target, chosen.lane.drafter) if n)}
     facts = []
@@ -64,12 +70,11 @@ def _joined(settings: Settings, console: Console, chosen: Chosen, found: Sequenc
         with console.progress(f"looking at {on.host.name}"):
             folders = {role: on.place.models[role] for role in models}
             facts.append(helper.probe(on.engine, on.place.image, folders, models, settings.cache_dir / "hosts"))
-    hosts = [on.host for on in found]
-    require_parity(parity(hosts, facts, {r: m.tree for r, m in models.items()}))
-    joined = join(hosts, facts, chosen.lane.per_rank_env)
-    for line in (f"head address {joined.master}", *joined.shown):
-        console.notice(f"fabric: {line}")
-    return joined
+    problems = parity([on.host for on in found], facts, {r: m.tree for r, m in models.items()})
+    if problems and (given := given_drafter(chosen)):
+        problems.append(f"{given.path} must hold the same files on every host: `pull --hosts` does not copy it")
+    require_parity(problems)
+    return facts
 
 
 def _require_address(expose: str) -> None:

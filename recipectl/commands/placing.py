@@ -1,4 +1,4 @@
-"""Where a container plan runs: hosts, engines, the image as locked, mounts, GPUs. Reads; only `bring` changes a host."""
+"""Where a container plan runs: hosts, engines, the image as locked, mounts, GPUs. Only `bring` changes a host."""
 
 from __future__ import annotations
 

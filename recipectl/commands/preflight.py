@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from recipectl.commands.context import Chosen
+from recipectl.commands.joining import Where
 from recipectl.console import Console
 from recipectl.errors import EngineError, RecipeError, UsageError
 from recipectl.recipe.families import FAMILIES
@@ -12,14 +13,19 @@ from recipectl.serving.process import require_port
 from recipectl.settings import Settings
 
 
-def check_machine(settings: Settings, console: Console, chosen: Chosen) -> None:
-    """The cheap rows of `doctor`. Warnings are told; EngineError for a GPU that must be left alone or too little
-    memory."""
-    for row in doctor.cheap(machine.look((settings.cache_dir,)), chosen.lane, FAMILIES[chosen.lane_name]):
+def check_machine(settings: Settings, console: Console, chosen: Chosen, where: Where) -> None:
+    """The cheap rows of `doctor`, and the memory of far hosts. Warnings are told; EngineError for a GPU that must be
+    left alone or too little memory."""
+    lane, family = chosen.lane, FAMILIES[chosen.lane_name]
+    rows = [("this machine", row) for row in doctor.cheap(machine.look((settings.cache_dir,)), lane, family)]
+    for on, facts in zip(where.places, where.facts, strict=False):  # one host alone says nothing of itself
+        if not on.host.here:
+            rows.append((on.host.name, doctor.memory(machine.of(facts, "", None), lane, family)))
+    for host, row in rows:
         if row.verdict == "FAIL":
-            raise EngineError(f"this machine is not fit: {row.what}", seen=row.seen, next_step=row.fix)
+            raise EngineError(f"{host} is not fit: {row.what}", seen=row.seen, next_step=row.fix)
         if row.verdict == "WARN":
-            console.notice(f"{row.what}: {row.seen} ({row.fix})")
+            console.notice(f"{row.what} of {host}: {row.seen} ({row.fix})")
 
 
 def refuse_second(settings: Settings, plan: Plan) -> None:

@@ -57,7 +57,7 @@ def run(
     if dry_run:
         _show_plan(console, plan)
         return 0
-    check_machine(settings, console, chosen)
+    check_machine(settings, console, chosen, where)
     signal.signal(signal.SIGHUP, _hung_up)
     try:
         ready(console, bring_up(settings, console, plan))

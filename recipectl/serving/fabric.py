@@ -37,7 +37,8 @@ class Hca:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a host said. `models` are tree digests by role; `problems` are files that differ."""
+    """What a host said. `models` are tree digests by role; `problems` are files that differ; sizes are in bytes,
+    `disk_free` where its models lie."""
 
     nics: tuple[Nic, ...] = ()
     hcas: tuple[Hca, ...] = ()
@@ -45,7 +46,12 @@ class Facts:
     problems: tuple[str, ...] = ()
     driver: str | None = None
     clock: float | None = None
-    memory_available: int | None = None
+    memory_total: int = 0
+    memory_available: int = 0
+    page_cache: int = 0
+    disk_free: int | None = None
+    open_files: int = -1
+    memlock: int = -1
 
 
 @dataclass(frozen=True)
@@ -64,8 +70,9 @@ def facts(data: Mapping[str, Any]) -> Facts:
     """The probe's JSON as facts. KeyError or TypeError if it is none."""
     return Facts(
         nics=tuple(Nic(**n) for n in data["nics"]), hcas=tuple(Hca(**h) for h in data["hcas"]),
-        models=dict(data["models"]), problems=tuple(data["problems"]), driver=data["driver"], clock=data["clock"],
-        memory_available=data["memory_available"],
+        models=dict(data["models"]), problems=tuple(data["problems"]),
+        **{k: data[k] for k in ("driver", "clock", "memory_total", "memory_available", "page_cache", "disk_free",
+                                "open_files", "memlock")},
     )  # fmt: skip
 
 
@@ -81,8 +88,10 @@ def join(hosts: Sequence[Host], found: Sequence[Facts], wanted: Sequence[str]) -
     for host, fact, nic in zip(hosts, found, nics, strict=True):
         hca = _hca(host, fact, nic) if any(w.startswith("NCCL_IB") for w in wanted) else None
         known = {
-            "VLLM_HOST_IP": nic.address, "NCCL_SOCKET_IFNAME": nic.name, "GLOO_SOCKET_IFNAME": nic.name,
-            "TP_SOCKET_IFNAME": nic.name, "MN_IF_NAME": nic.name, "NCCL_IB_HCA": hca.name if hca else None,
+            "VLLM_HOST_IP": nic.address, "SGLANG_HOST_IP": nic.address, "NCCL_SOCKET_IFNAME": nic.name,
+            "GLOO_SOCKET_IFNAME": nic.name, "TP_SOCKET_IFNAME": nic.name, "MN_IF_NAME": nic.name,
+            "NCCL_IB_HCA": hca.name if hca else None,
+            "NCCL_IB_ADDR_RANGE": f"{nic.address}/32",  # which of this host's own GIDs: the one of this address
             "NCCL_IB_GID_INDEX": host.gid_index or (str(hca.gid_index) if hca and hca.gid_index is not None else None),
         }  # fmt: skip
         unknown = [w for w in wanted if known.get(w) is None]

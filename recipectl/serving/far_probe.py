@@ -10,6 +10,8 @@ import fcntl
 import hashlib
 import json
 import os
+import resource
+import shutil
 import socket
 import struct
 import sys
@@ -61,6 +63,21 @@ def hcas() -> list[dict[str, Any]]:
     return found
 
 
+def memory() -> dict[str, int]:
+    """In bytes; the host's, also inside a container."""
+    rows = dict(line.split(":", 1) for line in text(Path("/proc/meminfo")).splitlines())
+    names = {"memory_total": "MemTotal", "memory_available": "MemAvailable", "page_cache": "Cached"}
+    return {ours: int(rows.get(theirs, "0").split()[0]) * 1024 for ours, theirs in names.items()}
+
+
+def limits() -> dict[str, int]:
+    """Of this process; in a container those that the engine gives to each."""
+    return {
+        "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+        "memlock": resource.getrlimit(resource.RLIMIT_MEMLOCK)[1],
+    }
+
+
 def sha256(path: Path, known: dict[str, str]) -> str:
     st = path.stat()
     key = ":".join(map(str, (path, st.st_dev, st.st_ino, st.st_size, st.st_mtime_ns, st.st_ctime_ns)))
@@ -107,12 +124,11 @@ def main() -> None:
         new = cache.with_suffix(".new")
         new.write_text(json.dumps(known))
         new.replace(cache)
-    rows = [row.split() for row in text(Path("/proc/meminfo")).splitlines()]
     words = text(Path("/proc/driver/nvidia/version")).split()
     print(json.dumps({
         "nics": nics(), "hcas": hcas(), "models": trees, "problems": problems,
         "driver": next((w for w in words if w[:1].isdigit() and "." in w), None), "clock": time.time(),
-        "memory_available": next((int(r[1]) * 1024 for r in rows if r[0] == "MemAvailable:"), None),
+        "disk_free": shutil.disk_usage(cache.parent).free if cache else None, **memory(), **limits(),
     }))  # fmt: skip
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import resource
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from recipectl.serving import far_probe
-from recipectl.serving.fabric import Hca, Nic
+from recipectl.serving.fabric import Facts, Hca, Nic
 
 
 @dataclass(frozen=True)
@@ -33,15 +31,22 @@ class Machine:
 
 def look(folders: tuple[Path, ...]) -> Machine:
     """Read everything; takes some 50 ms."""
-    memory = psutil.virtual_memory()
     return Machine(
-        memory_total=memory.total, memory_available=memory.available, page_cache=int(getattr(memory, "cached", 0)),
+        **far_probe.memory(), **far_probe.limits(),
         disk_free={str(f): shutil.disk_usage(_existing(f)).free for f in folders},
-        open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[1],
-        memlock=resource.getrlimit(resource.RLIMIT_MEMLOCK)[1],
         nics=tuple(Nic(**n) for n in far_probe.nics()), hcas=tuple(Hca(**h) for h in far_probe.hcas()),
-        kernel=_kernel(), toolkit=any(shutil.which(t) for t in ("nvidia-container-runtime", "nvidia-ctk")),
+        kernel=kernel_messages(), toolkit=any(shutil.which(t) for t in ("nvidia-container-runtime", "nvidia-ctk")),
         removes_ipc=_removes_ipc(),
+    )  # fmt: skip
+
+
+def of(facts: Facts, folder: str, kernel: tuple[str, ...] | None) -> Machine:
+    """A far machine from what its probe said; `folder` is where its models lie. Its toolkit and its logind cannot be
+    seen from a container: nothing is said about them."""
+    return Machine(
+        memory_total=facts.memory_total, memory_available=facts.memory_available, page_cache=facts.page_cache,
+        disk_free={} if facts.disk_free is None else {folder: facts.disk_free}, open_files=facts.open_files,
+        memlock=facts.memlock, nics=facts.nics, hcas=facts.hcas, kernel=kernel, toolkit=True, removes_ipc=False,
     )  # fmt: skip
 
 
@@ -51,10 +56,11 @@ def _existing(folder: Path) -> Path:
     return folder
 
 
-def _kernel() -> tuple[str, ...] | None:
+def kernel_messages(through: Sequence[str] = ()) -> tuple[str, ...] | None:
+    """The kernel's warnings and worse, here or `through` a command that runs one elsewhere; None: not readable."""
     try:
-        done = subprocess.run(["dmesg", "--level", "emerg,alert,crit,err,warn"], capture_output=True, text=True,
-                              timeout=5, check=True)  # fmt: skip
+        done = subprocess.run([*through, "dmesg", "--level", "emerg,alert,crit,err,warn"], capture_output=True,
+                              text=True, timeout=15, check=True)  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return None
     return tuple(done.stdout.splitlines())

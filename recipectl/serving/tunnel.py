@@ -26,14 +26,11 @@ class Tunnel:
     the far side runs `cat` on our end of a pipe, which every login shell can."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
+        far = urlsplit(url).path or DEFAULT_SOCKET
         self._url, self._folder = url, Path(tempfile.mkdtemp(prefix="recipectl-ssh-"))
         self.socket = self._folder / "docker.sock"
         self._errors = (self._folder / "stderr").open("w+b")
-        host = f"{parts.username}@{parts.hostname}" if parts.username else str(parts.hostname)
-        command = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15",
-                   "-o", "ExitOnForwardFailure=yes", *(["-p", str(parts.port)] if parts.port else []),
-                   "-L", f"{self.socket}:{parts.path or DEFAULT_SOCKET}", "--", host, "cat"]  # fmt: skip
+        command = [*command_on(url, "-o", "ExitOnForwardFailure=yes", "-L", f"{self.socket}:{far}"), "cat"]
         if shutil.which("ssh") is None:
             raise EngineError("there is no ssh client on this machine", on=url, next_step="install openssh-client")
         # A session of its own: Ctrl-C must not cut the connection that the teardown needs.
@@ -67,6 +64,15 @@ class Tunnel:
                     next_step=f"try `ssh {urlsplit(self._url).netloc}` by hand: it must ask for nothing",
                 )  # fmt: skip
             time.sleep(0.05)
+
+
+def command_on(url: str, *options: str) -> list[str]:
+    """The ssh call that runs the words after it on the host of an ssh URL. It asks for nothing."""
+    parts = urlsplit(url)
+    host = f"{parts.username}@{parts.hostname}" if parts.username else str(parts.hostname)
+    port = ["-p", str(parts.port)] if parts.port else []
+    return ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15", *port,
+            *options, "--", host]  # fmt: skip
 
 
 def local_url(url: str) -> str:

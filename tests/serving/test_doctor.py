@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from recipectl.commands.context import Chosen
+from recipectl.commands.joining import Where
+from recipectl.commands.placing import OnHost
+from recipectl.commands.preflight import check_machine
+from recipectl.console import Console
+from recipectl.errors import EngineError
 from recipectl.gpu import Gpu
+from recipectl.recipe.catalog import Entry
 from recipectl.recipe.families import FAMILIES
 from recipectl.recipe.lane import Lane
 from recipectl.serving import doctor, memory
-from recipectl.serving.fabric import Hca, Nic
+from recipectl.serving.containers import Place
+from recipectl.serving.fabric import Facts, Hca, Nic
+from recipectl.serving.hosts import parse
 from recipectl.serving.machine import Machine
 from recipectl.serving.plan import Plan, compose
 from recipectl.serving.runtime import Handle
+from recipectl.settings import Settings
 from tests.serving.test_plan import changed, order, tiny
 
 GIB = 1 << 30
@@ -92,3 +103,16 @@ def test_the_memory_floor_aborts_a_boot_only_where_it_holds() -> None:
     none = plan.gates.model_copy(update={"memory_floor_gib": 0.0})
     assert verdict(replace(plan, unified_memory=True, gates=none)) is None
     assert memory.floor_gib(replace(plan, unified_memory=True)) == 8.0
+
+
+def test_a_far_host_below_the_floor_is_refused_before_anything_starts(settings: Settings, console: Console) -> None:
+    entry = Entry("tiny-dflash", Path("recipe.yaml"), Path("recipe.lock.yaml"), "flag")
+    lane = spark_lane()
+    lane = changed(lane, gates={**lane.gates.model_dump(), "memory_floor_gib": 0.001})
+    chosen = Chosen(entry, tiny(), "sm121", lane, SPARK, None, None)
+    on = [OnHost(parse(h), None, None, Place("i", "k", {}, "/c")) for h in ("local", "ssh://b")]  # type: ignore[arg-type]
+    said = [Facts(memory_available=1, memory_total=GIB), Facts(memory_available=GIB, memory_total=GIB)]
+    check_machine(settings, console, chosen, Where(places=tuple(on), facts=tuple(said)))
+    with pytest.raises(EngineError, match="ssh://b is not fit: memory") as caught:
+        check_machine(settings, console, chosen, Where(places=tuple(on), facts=tuple(reversed(said))))
+    assert caught.value.seen == "0.0 of 1.0 GiB available"
