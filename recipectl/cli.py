@@ -5,6 +5,8 @@ Heavy modules are imported inside the verbs, so that `--help` answers in under 0
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,17 +28,32 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+NOTHING: list[str] = []  # default of options that may be given many times
 Name = Annotated[
     str | None, typer.Argument(metavar="NAME", help="Recipe name, or path of a recipe.yaml.", show_default=False)
 ]
+Live = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NAME", help="Recipe, or deployment as `recipectl status` names it. Default: what is live.",
+        show_default=False,
+    ),
+]  # fmt: skip
 Sm = Annotated[
-    str | None, typer.Option("--sm", help="SM family: 100, 103, 121, 90 or cpu. Default: this machine's GPU.")
+    str | None,
+    typer.Option("--sm", metavar="SM", help="SM family: 100, 103, 121, 90 or cpu. Default: this machine's GPU."),
 ]
-AnySm = Annotated[str | None, typer.Option("--sm", help="SM family: 100, 103, 121, 90 or cpu. Default: every lane.")]
-Variant = Annotated[str | None, typer.Option("--variant", help="A variant of the lane, such as eager or mtp.")]
-K = Annotated[int | None, typer.Option("--k", help="Speculative tokens a step, under the recipe's K rules.")]
+AnySm = Annotated[
+    str | None, typer.Option("--sm", metavar="SM", help="SM family: 100, 103, 121, 90 or cpu. Default: every lane.")
+]
+Variant = Annotated[
+    str | None, typer.Option("--variant", metavar="NAME", help="A variant of the lane, such as eager or mtp.")
+]
+K = Annotated[
+    int | None, typer.Option("--k", metavar="N", help="Speculative tokens a step, under the recipe's K rules.")
+]
 Sets = Annotated[
-    list[str] | None,
+    list[str],
     typer.Option("--set", metavar="PATH=VALUE", help="Change one value, such as args.max_model_len=8192. Recorded."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON document on stdout.")]
@@ -48,16 +65,20 @@ Drafter = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Print the whole plan and stop.")]
 Jobs = Annotated[
-    int | None, typer.Option("--jobs", "-j", min=1, help="Parallel jobs. Default: cores, 2 on unified memory.")
+    int | None,
+    typer.Option("--jobs", "-j", metavar="N", min=1, help="Parallel jobs. Default: cores, 2 on unified memory."),
 ]
 Accept = Annotated[
-    list[str] | None,
+    list[str],
     typer.Option(
         "--accept-license", metavar="SPDX", help="Record that you accept this license, such as CC-BY-NC-ND-4.0."
     ),
 ]
 Hosts = Annotated[
-    str | None, typer.Option("--hosts", help="Comma-separated hosts: ssh://user@host, unix:///path, a docker context.")
+    str | None,
+    typer.Option(
+        "--hosts", metavar="HOST,...", help="Hosts of the ranks: ssh://user@host, unix:///path, a docker context."
+    ),
 ]
 Unqualified = Annotated[bool, typer.Option("--unqualified", help="Run against rule K002; the receipt is stamped.")]
 
@@ -88,27 +109,30 @@ def root(
     _State.recipes, _State.quiet = recipes, quiet
 
 
-def _call(verb: str, json_mode: bool = False, **options: Any) -> None:
-    raise typer.Exit(call(verb, options, json_mode=json_mode, quiet=_State.quiet, recipes=_State.recipes))
+def _verb(declared: Callable[..., None]) -> Callable[..., None]:
+    """A verb from its declaration, which is options and help: the work is `recipectl.commands.NAME.run` with them."""
+    name = declared.__name__.removesuffix("_")
+
+    @functools.wraps(declared)
+    def run_verb(*, json: bool = False, **options: Any) -> None:
+        raise typer.Exit(call(name, options, json_mode=json, quiet=_State.quiet, recipes=_State.recipes))
+
+    app.command(name)(run_verb)
+    return run_verb
 
 
-def _sets(values: list[str] | None) -> list[str]:
-    return list(values or [])
-
-
-@app.command("list")
+@_verb
 def list_(json: Json = False) -> None:
     """List the recipes, and which of them run here."""
-    _call("list", json)
 
 
-@app.command()
+@_verb
 def show(
     name: Name = None,
     sm: Sm = None,
     variant: Variant = None,
     k: K = None,
-    sets: Sets = None,
+    sets: Sets = NOTHING,
     drafter: Drafter = None,
     geometry: Annotated[
         bool, typer.Option("--geometry", help="KV bytes per token and page, drafter block, pool size.")
@@ -121,29 +145,14 @@ def show(
 
     Models, the exact speculative config, composed capture sizes, each rule with its verdict.
     """
-    _call(
-        "show",
-        json,
-        name=name,
-        sm=sm,
-        variant=variant,
-        k=k,
-        sets=_sets(sets),
-        drafter=drafter,
-        geometry=geometry,
-        evidence=evidence,
-        argv=argv,
-    )
 
 
-@app.command()
+@_verb
 def check(
     names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="NAME|FILE...", help="Recipes, files, or overlays/NAME. Default: all.", show_default=False
-        ),
-    ] = None,
+        list[str],
+        typer.Argument(metavar="NAME|FILE", help="Recipes, files, or overlays/NAME. Default: all.", show_default=False),
+    ] = NOTHING,
     sm: AnySm = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings are errors.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of recipe.yaml and stop.")] = False,
@@ -160,10 +169,9 @@ def check(
 
     Each finding has file, line, rule and fix. Exit code 3 if there is an error.
     """
-    _call("check", json, names=list(names or []), sm=sm, strict=strict, schema=schema, tree=tree, rebase=rebase)
 
 
-@app.command()
+@_verb
 def lock(
     name: Name = None,
     sm: AnySm = None,
@@ -172,14 +180,13 @@ def lock(
         typer.Option("--update", help="Resolve again what is already locked."),
     ] = None,
     dry_run: DryRun = False,
-    accept_license: Accept = None,
+    accept_license: Accept = NOTHING,
     json: Json = False,
 ) -> None:
     """Resolve to commits and sha256, and show what changes."""
-    _call("lock", json, name=name, sm=sm, update=update, dry_run=dry_run, accept_license=list(accept_license or []))
 
 
-@app.command()
+@_verb
 def pull(
     name: Name = None,
     sm: Sm = None,
@@ -188,28 +195,16 @@ def pull(
     hosts: Hosts = None,
     jobs: Jobs = None,
     dry_run: DryRun = False,
-    accept_license: Accept = None,
+    accept_license: Accept = NOTHING,
     json: Json = False,
 ) -> None:
     """Fetch what the lock names and verify every byte.
 
     Locks on first use and prints what it pinned; afterwards it only obeys the lock.
     """
-    _call(
-        "pull",
-        json,
-        name=name,
-        sm=sm,
-        variant=variant,
-        only=only,
-        hosts=hosts,
-        jobs=jobs,
-        dry_run=dry_run,
-        accept_license=list(accept_license or []),
-    )
 
 
-@app.command()
+@_verb
 def verify(
     name: Name = None,
     sm: Sm = None,
@@ -219,10 +214,9 @@ def verify(
     json: Json = False,
 ) -> None:
     """Check models and images against the lock, offline."""
-    _call("verify", json, name=name, sm=sm, variant=variant, full=full, jobs=jobs)
 
 
-@app.command()
+@_verb
 def build(
     name: Name = None,
     sm: Sm = None,
@@ -234,36 +228,26 @@ def build(
     patches: Annotated[
         Path | None, typer.Option("--patches", metavar="DIR", help="Take foreign patches from this folder.")
     ] = None,
-    accept_license: Accept = None,
+    accept_license: Accept = NOTHING,
     json: Json = False,
 ) -> None:
     """Build the overlay image and prove it from inside.
 
     Patched files are hashed and the overlay's checks run in the image; a failed check deletes the tag.
     """
-    _call(
-        "build",
-        json,
-        name=name,
-        sm=sm,
-        variant=variant,
-        dry_run=dry_run,
-        fetch_patches=fetch_patches,
-        patches=patches,
-        accept_license=list(accept_license or []),
-    )
 
 
-@app.command()
+@_verb
 def serve(
     name: Name = None,
     sm: Sm = None,
     variant: Variant = None,
     k: K = None,
-    sets: Sets = None,
+    sets: Sets = NOTHING,
     drafter: Drafter = None,
     port: Annotated[
-        int | None, typer.Option("--port", min=1, max=65535, help="Port of the API. Default: a free one.")
+        int | None,
+        typer.Option("--port", metavar="PORT", min=1, max=65535, help="Port of the API. Default: a free one."),
     ] = None,
     hosts: Hosts = None,
     carry_image: Annotated[
@@ -274,90 +258,78 @@ def serve(
     ] = None,
     unqualified: Unqualified = False,
     dry_run: DryRun = False,
-    accept_license: Accept = None,
+    accept_license: Accept = NOTHING,
     json: Json = False,
 ) -> None:
     """Launch a recipe; READY once every gate has passed."""
-    _call(
-        "serve",
-        json,
-        name=name,
-        sm=sm,
-        variant=variant,
-        k=k,
-        sets=_sets(sets),
-        drafter=drafter,
-        port=port,
-        hosts=hosts,
-        carry_image=carry_image,
-        expose=expose,
-        unqualified=unqualified,
-        dry_run=dry_run,
-        accept_license=list(accept_license or []),
-    )
 
 
-@app.command()
+@_verb
 def gate(
-    name: Name = None,
+    name: Live = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Keep checking; exit with the reason when the server fails.")
     ] = False,
-    every: Annotated[float, typer.Option("--every", min=0.1, help="Seconds between checks with --watch.")] = 10.0,
+    every: Annotated[
+        float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Seconds between checks with --watch.")
+    ] = 10.0,
     json: Json = False,
 ) -> None:
     """Run the gates again on a live server."""
-    _call("gate", json, name=name, watch=watch, every=every)
 
 
-@app.command()
-def status(name: Name = None, json: Json = False) -> None:
+@_verb
+def status(name: Live = None, json: Json = False) -> None:
     """Show the deployments and whether they are alive."""
-    _call("status", json, name=name)
 
 
-@app.command()
+@_verb
 def logs(
-    name: Name = None,
+    name: Live = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing.")] = False,
-    rank: Annotated[int, typer.Option("--rank", min=0, help="Which rank's log.")] = 0,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Only the last N lines; 0 for all.")] = 0,
+    rank: Annotated[int, typer.Option("--rank", metavar="N", min=0, help="Which rank's log.")] = 0,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", metavar="N", min=0, help="Only the last N lines; 0 for all.")
+    ] = 0,
+    json: Json = False,
 ) -> None:
     """Print the engine's log."""
-    _call("logs", name=name, follow=follow, rank=rank, lines=lines)
 
 
-@app.command()
+@_verb
 def stop(
-    name: Name = None,
+    name: Live = None,
     all_: Annotated[bool, typer.Option("--all", help="Every deployment of this machine.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Kill what does not end by itself.")] = False,
     json: Json = False,
 ) -> None:
     """Stop a deployment, then list again what is left."""
-    _call("stop", json, name=name, all_=all_, force=force)
 
 
-@app.command()
+@_verb
 def bench(
-    name: Name = None,
+    name: Live = None,
     url: Annotated[
-        str | None, typer.Option("--url", help="Any OpenAI-compatible server, instead of a deployment.")
+        str | None, typer.Option("--url", metavar="URL", help="Any OpenAI-compatible server, instead of a deployment.")
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", help="With --url: the served model name.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="NAME", help="With --url: the served model name.")
+    ] = None,
     sm: Sm = None,
     phases: Annotated[
-        str | None, typer.Option("--phases", help="Comma-separated protocols. Default: counting,prose.")
+        str | None, typer.Option("--phases", metavar="NAME,...", help="Protocols. Default: counting,prose.")
     ] = None,
     concurrency: Annotated[
-        str | None, typer.Option("--concurrency", "-c", help="Comma-separated. Default: 1,2,4.")
+        str | None, typer.Option("--concurrency", "-c", metavar="N,...", help="Streams at once. Default: 1,2,4.")
     ] = None,
     max_tokens: Annotated[
-        int | None, typer.Option("--max-tokens", min=1, help="Tokens per request. Default: 200.")
+        int | None, typer.Option("--max-tokens", metavar="N", min=1, help="Tokens per request. Default: 200.")
     ] = None,
-    rounds: Annotated[int | None, typer.Option("--rounds", min=1, help="Rounds per cell. Default: 3.")] = None,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", metavar="N", min=1, help="Rounds per cell. Default: 3.")
+    ] = None,
     temperature: Annotated[
-        float | None, typer.Option("--temperature", min=0, help="Default: the protocol's (0, greedy).")
+        float | None, typer.Option("--temperature", metavar="T", min=0, help="Default: the protocol's (0, greedy).")
     ] = None,
     prompts: Annotated[
         Path | None, typer.Option("--prompts", metavar="FILE", help="Prompt file for protocols that take one.")
@@ -372,32 +344,13 @@ def bench(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write result, raw chunks, scrapes and HTML here.")
     ] = None,
-    accept_license: Accept = None,
+    accept_license: Accept = NOTHING,
     json: Json = False,
 ) -> None:
     """Measure tok/s, acceptance length and step time."""
-    _call(
-        "bench",
-        json,
-        name=name,
-        url=url,
-        model=model,
-        sm=sm,
-        phases=phases,
-        concurrency=concurrency,
-        max_tokens=max_tokens,
-        rounds=rounds,
-        temperature=temperature,
-        prompts=prompts,
-        lossless=lossless,
-        selftest=selftest,
-        export=export,
-        out=out,
-        accept_license=list(accept_license or []),
-    )
 
 
-@app.command()
+@_verb
 def compare(
     a: Annotated[str, typer.Argument(help="A bench result, or a recipe with --against.")],
     b: Annotated[str | None, typer.Argument(help="The candidate result.", show_default=False)] = None,
@@ -411,10 +364,9 @@ def compare(
 
     Better, worse, no change or inconclusive, from paired rounds with a confidence interval.
     """
-    _call("compare", json, a=a, b=b, against=against)
 
 
-@app.command()
+@_verb
 def report(
     receipt: Annotated[
         str | None, typer.Argument(help="Receipt file. Default: the newest.", show_default=False)
@@ -424,10 +376,9 @@ def report(
     json: Json = False,
 ) -> None:
     """Print a receipt again."""
-    _call("report", json, receipt=receipt, format_=format_, out=out)
 
 
-@app.command()
+@_verb
 def experiment(
     file: Annotated[Path, typer.Argument(help="A frozen contract (YAML).")],
     dry_run: DryRun = False,
@@ -437,43 +388,42 @@ def experiment(
 
     Exit code 10 if it fails.
     """
-    _call("experiment", json, file=file, dry_run=dry_run)
 
 
-@app.command()
+@_verb
 def notes(
     name: Name = None,
     sm: AnySm = None,
     format_: Annotated[
         Literal["text", "markdown", "json", "notice", "cyclonedx"], typer.Option("--format", help="How to print them.")
     ] = "text",
+    json: Json = False,
 ) -> None:
     """Licenses, credits, obligations and amendments."""
-    _call("notes", format_ in ("json", "cyclonedx"), name=name, sm=sm, format_=format_)
 
 
-@app.command()
+@_verb
 def doctor(name: Name = None, sm: Sm = None, hosts: Hosts = None, json: Json = False) -> None:
     """Check this machine for what a recipe needs."""
-    _call("doctor", json, name=name, sm=sm, hosts=hosts)
 
 
-@app.command()
-def use(name: Annotated[str, typer.Argument(help="Recipe name.")]) -> None:
+@_verb
+def use(
+    name: Annotated[str, typer.Argument(help="Recipe name, or path of a recipe.yaml.")], json: Json = False
+) -> None:
     """Set the recipe meant when NAME is left out."""
-    _call("use", name=name)
 
 
-@app.command()
+@_verb
 def new(
     name: Annotated[str, typer.Argument(help="Name of the new recipe.")],
-    from_: Annotated[str, typer.Option("--from", help="Recipe to start from.")],
+    from_: Annotated[str, typer.Option("--from", metavar="NAME", help="Recipe to start from.")],
+    json: Json = False,
 ) -> None:
     """Start a new recipe from an existing one."""
-    _call("new", name=name, from_=from_)
 
 
-@app.command()
+@_verb
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the server running.")] = False,
     json: Json = False,
@@ -482,7 +432,6 @@ def demo(
 
     Check, lock, verify, serve, gate, bench, receipt, stop.
     """
-    _call("demo", json, keep=keep)
 
 
 def run(argv: list[str]) -> int:

@@ -83,7 +83,11 @@ class Console:
     def document(self, value: object) -> None:
         """The answer as one JSON document, with --json only."""
         if self.json_mode:
-            self._write(self._out, json.dumps(value, indent=2, ensure_ascii=False, default=str))
+            self.data(value)
+
+    def data(self, value: object) -> None:
+        """An answer that is a JSON document in any case, such as a schema."""
+        self._write(self._out, json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
     def notice(self, text: str) -> None:
         """Something worth knowing that is not the answer (stderr)."""

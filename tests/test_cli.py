@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import re
 import subprocess
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from recipectl import errors
+from recipectl.cli import app
 
 from .conftest import ROOT, Cli
 
@@ -33,6 +36,36 @@ def test_help_lists_every_verb_in_full(cli: Cli) -> None:
 def test_each_verb_has_help(cli: Cli, verb: str) -> None:
     done = cli(verb, "-h")
     assert done.returncode == 0 and done.stdout.startswith(f"Usage: recipectl {verb}")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_answers_programs(cli: Cli, verb: str) -> None:
+    assert re.search(r"^  --json +Answer with one JSON document", cli(verb, "-h").stdout, re.M)
+
+
+def test_what_a_verb_offers_is_what_its_command_takes() -> None:
+    """They meet by name alone: `cli` imports no command."""
+    for verb in app.registered_commands:
+        assert verb.name is not None and verb.callback is not None
+        offered = {*inspect.signature(verb.callback).parameters} - {"json"}
+        run = importlib.import_module(f"recipectl.commands.{verb.name}").run
+        assert offered == {*inspect.signature(run).parameters} - {"settings", "console"}, verb.name
+
+
+def test_use_new_notes_and_check_answer_with_one_document(cli: Cli, tmp_path: Path) -> None:
+    used = json.loads(cli("use", "tiny-dflash", "--json").stdout)
+    assert used["default_recipe"] == "tiny-dflash" and used["file"].endswith("tiny-dflash/recipe.yaml")
+    made = json.loads(cli("new", "mine", "--from", "tiny-dflash", "--json", cwd=tmp_path).stdout)
+    assert (made["name"], made["not_copied"]) == ("mine", ["drafter", "target"])
+    assert (tmp_path / made["file"]).is_file()
+    assert json.loads(cli("notes", "tiny-dflash", "--json").stdout)["recipe"] == "tiny-dflash"
+    assert json.loads(cli("check", "--schema", "--json").stdout) == json.loads(cli("check", "--schema").stdout)
+
+
+@pytest.mark.parametrize("argv", ["logs nobody", "logs -f", "use nobody", "new Bad --from tiny-dflash", "notes nobody"])
+def test_what_fails_answers_with_one_document_too(cli: Cli, argv: str) -> None:
+    done = cli(*argv.split(), "--json")
+    assert done.returncode == 2 and json.loads(done.stdout)["error"] == "usage" and done.stderr == ""
 
 
 @pytest.mark.parametrize("argv", [["frob"], ["show", "--k", "seven"], ["--frob"], ["use"]])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,8 +23,7 @@ def run(
     if schema:
         from recipectl.recipe.schema import json_schema
 
-        console.print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
-        console.document(json_schema())
+        console.data(json_schema())
         return 0
     overlays = [name for name in names if _is_overlay(name)]
     if overlays or tree is not None or rebase:

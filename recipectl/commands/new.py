@@ -48,5 +48,13 @@ def run(settings: Settings, console: Console, *, name: str, from_: str) -> int:
             f"not copied: the models in {', '.join(sorted(models))}; put yours there, or name hub repositories"
         )
     console.print(f"next: change provenance and models, then `recipectl check {name}`")
-    console.document({"name": name, "file": str(entry.file), "from": source.name, "errors": checked.count("error")})
+    console.document(
+        {
+            "name": name,
+            "file": str(entry.file),
+            "from": source.name,
+            "not_copied": sorted(models),
+            "errors": checked.count("error"),
+        }
+    )
     return 0

@@ -29,9 +29,9 @@ def run(settings: Settings, console: Console, *, name: str | None, sm: str | Non
     lanes = provenance.lanes_of(recipe, choose_family(recipe, sm).name if sm else None)
     notes = of(settings, recipe, catalog.load_lock(entry), lanes)
     if format_ == "cyclonedx":
-        console.document(cyclonedx.bom(notes, settings.hub_endpoint))
-    elif format_ == "json":
-        console.document(tell.document(notes))
+        console.data(cyclonedx.bom(notes, settings.hub_endpoint))
+    elif format_ == "json" or console.json_mode:
+        console.data(tell.document(notes))
     elif format_ == "text":
         for line in provenance.lines(notes):
             console.print(line)

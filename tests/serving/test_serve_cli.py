@@ -82,6 +82,8 @@ def test_ready_then_gate_status_logs_stop(shop: Shop) -> None:
     again = shop("gate")
     assert again.returncode == 0 and "k-metrics" in again.stdout
     assert "Application startup complete" in shop("logs", "-n", "1").stdout
+    log = json.loads(shop("logs", "-n", "1", "--json").stdout)
+    assert (log["rank"], log["ended"]) == (0, None) and "Application startup complete" in log["lines"][0]
     stopped = shop("stop")
     assert stopped.returncode == 0 and "nothing of it is left" in stopped.stdout
     assert not running() and shop.status()[0]["state"] == "stopped"
