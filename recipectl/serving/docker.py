@@ -82,11 +82,21 @@ class DockerRuntime:
         return read_lines(file, offset)
 
     def stop(self, plan: Plan, handles: Sequence[Handle], *, grace_s: float, force: bool) -> list[str]:
-        """Stop every container of the deployment on every host, look again, remove what has ended."""
-        left: list[str] = []
+        """Tell every container of the deployment on every host to end, wait for all of them together, look again,
+        remove what has ended. One host after the other would let ranks run that wait for one that is gone."""
+        reached, left = [], []
         for host in sorted({r.host for r in plan.ranks}):
             try:
-                left += self._stop_on(host, plan.id, grace_s, force)
+                engine = self.engine(host)
+                for found in engine.containers({DEPLOYMENT: plan.id}):
+                    engine.signal(found.id, "SIGTERM")
+                reached.append((host, engine))
+            except EngineError as err:
+                left.append(f"unknown on {host}: {err.what}")
+        deadline = time.monotonic() + grace_s
+        for host, engine in reached:
+            try:
+                left += self._end(host, engine, plan.id, deadline, force)
             except EngineError as err:
                 left.append(f"unknown on {host}: {err.what}")
         return left
@@ -99,17 +109,13 @@ class DockerRuntime:
                     return True
         return False
 
-    def _stop_on(self, host: str, deployment: str, grace_s: float, force: bool) -> list[str]:
-        engine = self.engine(host)
+    def _end(self, host: str, engine: ContainerEngine, deployment: str, deadline: float, force: bool) -> list[str]:
         ours = {DEPLOYMENT: deployment}
-        for found in engine.containers(ours):
-            if self._gentle and not force:
-                engine.signal(found.id, "SIGTERM")
-            else:
-                engine.stop(found.id, int(grace_s))
-        deadline = time.monotonic() + grace_s
         while any(c.status == "running" for c in engine.containers(ours)) and time.monotonic() < deadline:
             time.sleep(0.2)
+        for found in engine.containers(ours):
+            if found.status == "running" and (force or not self._gentle):
+                engine.stop(found.id, 0)
         for found in engine.containers(ours):
             if found.status != "running":
                 engine.remove(found.id)

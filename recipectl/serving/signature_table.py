@@ -64,6 +64,13 @@ _CAUSES = (
         "remove speculative.options.rejection_sample_method", "fixture cpu-healthy-then-dies",
     ),
     _fatal(
+        "no-compiler-in-image", r"InvalidCxxCompiler: No working C\+\+ compiler found",
+        "torch compiles a function in the first request, and the image has no C++ compiler (on the CPU vLLM's split "
+        "vocabulary does so even under enforce_eager)",
+        'set env.TORCH_COMPILE_DISABLE to "1" in the lane, or use an image that has g++',
+        "log cpu-2-nodes-no-compiler, vllm vocab_parallel_embedding.py",
+    ),
+    _fatal(
         "kernel-missing-in-build", r"'_OpNamespace' '(_\w+)' object has no attribute '\w+'",
         "an attention kernel that vLLM chose is not compiled into this build",
         "choose a backend that is there (args.attention_backend, also for the drafter), or an image with that kernel",

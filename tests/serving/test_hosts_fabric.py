@@ -12,6 +12,7 @@ from recipectl.errors import PinError, UsageError
 from recipectl.serving import far_probe
 from recipectl.serving.fabric import Facts, Hca, Nic, facts, join, parity, require_parity
 from recipectl.serving.hosts import Host, parse, parse_all
+from tests.recipes import yardstick
 
 TREES = {"target": "sha256:t"}
 # Two GB10 as NVIDIA's playbook shows them: four RDMA devices, two of them down (field report 9).
@@ -90,6 +91,17 @@ def test_a_pinned_interface_brings_its_hca_and_gid() -> None:
         "NCCL_IB_GID_INDEX": "3",
     }  # fmt: skip
     assert found.env[1]["NCCL_IB_GID_INDEX"] == "5"
+
+
+def test_every_variable_that_a_recipe_of_ours_leaves_to_us_is_found_out() -> None:
+    pinned = [Host(name, None, interface="enp1s0f1np1") for name in ("a", "b")]
+    wanted = {
+        variable for file in (yardstick.ROOT / "recipes").glob("*/recipe.yaml")
+        for _, lane in yardstick.load(file.parent.name).all_lanes() for variable in lane.per_rank_env
+    }  # fmt: skip
+    found = join(pinned, [SPARK, SPARK], sorted(wanted)).env[0]
+    assert found["SGLANG_HOST_IP"] == "192.168.177.11" and found["NCCL_IB_ADDR_RANGE"] == "192.168.177.11/32"
+    assert found.keys() == wanted
 
 
 def test_a_pinned_port_that_is_down_is_refused() -> None:

@@ -12,6 +12,7 @@ HEALTHY = ["cpu-dflash-k7", "h200-dflash2-k7-graphs", "cpu-2-nodes-tp2-rank0", "
 # The causes, read by hand from the logs: name, a part of the cause line.
 BROKEN = {
     "cpu-dflash2-refused": ("v1-runner-no-dflash2", "DFlash candidate-head drafts"),
+    "cpu-2-nodes-no-compiler": ("no-compiler-in-image", "No working C++ compiler"),
     "cpu-healthy-then-dies": ("cpu-synthetic-acceptance", "AssertionError: Synthetic acceptance"),
     "h200-boot-fails-kernel-missing": ("kernel-missing-in-build", "'_vllm_fa2_C' object has no attribute 'varlen_fwd'"),
 }
