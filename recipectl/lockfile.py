@@ -250,11 +250,31 @@ def diff(old: Lock | None, new: Lock) -> list[str]:
         for path in sorted(set(fa) | set(fb)):
             if fa.get(path) != fb.get(path):
                 out.append(f"~ {name}/{path}: {fa.get(path, 'absent')[:12]} -> {fb.get(path, 'absent')[:12]}")
-    for kind in ("images", "overlays"):
-        xa, xb = (getattr(old, kind) if old else {}), getattr(new, kind)
-        out += [
-            f"~ {kind[:-1]} {k}: {xa.get(k)} -> {xb.get(k)}"
-            for k in sorted(set(xa) | set(xb))
-            if xa.get(k) != xb.get(k)
-        ]
+    for word, pins in (("image", "images"), ("overlay", "overlays")):
+        xa, xb = (getattr(old, pins) if old else {}), getattr(new, pins)
+        out += [line for k in sorted({*xa, *xb}) for line in _pin_diff(f"{word} {k}", xa.get(k), xb.get(k))]
+    return out
+
+
+def _pin_diff(what: str, a: LockedImage | LockedOverlay | None, b: LockedImage | LockedOverlay | None) -> list[str]:
+    if a == b:
+        return []
+    if b is None:
+        return [f"- {what}: removed"]
+    if a is None:
+        return [f"+ {what}: {b.digest}" if isinstance(b, LockedImage) else f"+ {what}: {b.input_digest}"]
+    fields_a, fields_b = _flat(a.model_dump()), _flat(b.model_dump())
+    keys = [k for k in {**fields_a, **fields_b} if fields_a.get(k) != fields_b.get(k)]
+    return [f"~ {what}: {k} {_shown(fields_a.get(k))} -> {_shown(fields_b.get(k))}" for k in keys]
+
+
+def _shown(value: object) -> str:
+    return " to ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _flat(value: Mapping[str, Any], at: str = "") -> dict[str, Any]:
+    """Nested mappings as one, by dotted key."""
+    out: dict[str, Any] = {}
+    for key, inner in value.items():
+        out |= _flat(inner, f"{at}{key}.") if isinstance(inner, Mapping) else {f"{at}{key}": inner}
     return out

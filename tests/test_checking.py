@@ -162,6 +162,24 @@ def test_show_with_another_k_is_held_to_the_rules(cli: Cli, mine: Path) -> None:
     assert "K001  FAIL" in done.stdout and "K001 fix: set K to 7 or less" in done.stdout
 
 
+def test_files_that_differ_are_mended_where_they_came_from(cli: Cli, mine: Path, settings: Settings) -> None:
+    """No pull can fetch what lies beside the recipe."""
+    locked(mine, settings, Facts(), "config.json")
+    done = cli("verify", "mine", cwd=mine)
+    assert done.returncode == 4 and "recipectl pull" not in done.stderr
+    assert "restore target, drafter as locked, or pin the files that are there: `recipectl lock mine" in done.stderr
+
+
+def test_a_hub_model_is_mended_by_pull(cli: Cli, mine: Path, settings: Settings) -> None:
+    edit(mine, "path: drafter", f"repo: org/drafter\n    revision: {'a' * 40}")
+    locked(mine, settings, Facts(), "config.json")
+    file = mine / "recipes/mine/recipe.lock.yaml"
+    file.write_text(file.read_text().replace("path: drafter", f"repo: org/drafter\n    commit: {'a' * 40}"))
+    done = cli("verify", "mine", cwd=mine)
+    assert done.returncode == 4 and "`recipectl pull mine --sm cpu` fetches what is missing" in done.stderr
+    assert "restore target as locked" in done.stderr
+
+
 def test_show_json_holds_config_and_verdicts(cli: Cli, mine: Path) -> None:
     done = cli(
         "show", "mine", "--sm", "cpu", "--k", "5", "--set", "args.max_num_seqs=2", "--json", "--evidence", cwd=mine

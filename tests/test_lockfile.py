@@ -10,7 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recipectl.errors import PinError
-from recipectl.lockfile import Facts, Lock, LockedFile, LockedImage, LockedModel, diff, dump, load, tree_digest
+from recipectl.lockfile import (
+    Facts,
+    Lock,
+    LockedFile,
+    LockedImage,
+    LockedModel,
+    LockedOverlay,
+    diff,
+    dump,
+    load,
+    tree_digest,
+)
 
 HEX = st.text("0123456789abcdef", min_size=64, max_size=64)
 PATHS = st.from_regex(r"[a-z]{1,8}(/[a-z]{1,8})?\.(json|safetensors)", fullmatch=True)
@@ -95,5 +106,20 @@ def test_diff_names_commit_license_and_files() -> None:
 def test_diff_shows_a_moved_image() -> None:
     a, b = (LockedImage(ref="r/i:t", digest="sha256:" + c * 64) for c in "12")
     base = {"recipe": "r", "resolution": {}}
-    lines = diff(Lock(**base, images={"cpu": a}), Lock(**base, images={"cpu": b}))
-    assert len(lines) == 1 and "1" * 64 in lines[0] and "2" * 64 in lines[0]
+    without, before, after = Lock(**base), Lock(**base, images={"cpu": a}), Lock(**base, images={"cpu": b})
+    assert diff(before, after) == [f"~ image cpu: digest {a.digest} -> {b.digest}"]
+    assert diff(without, before) == [f"+ image cpu: {a.digest}"]
+    assert diff(before, without) == ["- image cpu: removed"]
+
+
+def test_diff_shows_what_changed_in_an_overlay() -> None:
+    def with_patch(digest: str, after: str) -> Lock:
+        patches = {"vllm/a.py": ("1" * 64, "2" * 64), "vllm/b.py": ("3" * 64, after * 64)}
+        made = LockedOverlay(input_digest="sha256:" + digest * 64, patches=patches)
+        return Lock(recipe="r", resolution={}, overlays={"o": made})
+
+    assert diff(with_patch("a", "4"), with_patch("b", "5")) == [
+        f"~ overlay o: input_digest sha256:{'a' * 64} -> sha256:{'b' * 64}",
+        f"~ overlay o: patches.vllm/b.py {'3' * 64} to {'4' * 64} -> {'3' * 64} to {'5' * 64}",
+    ]
+    assert diff(None, with_patch("a", "4")) == [f"+ overlay o: sha256:{'a' * 64}"]

@@ -77,13 +77,25 @@ def check_folders(
         raise PinError(
             f"the models of {chosen.title} are not what the lock names", details=bad[:40],
             seen=f"{len(bad)} files differ", expected="every file as in the lock, and no other",
-            next_step=f"{_pull(chosen)} fetches what is "
-            "missing or wrong; remove what is extra",
+            next_step=_mend(chosen, [n for n in models if any(line.startswith(f"{n}: ") for line in bad)]),
         )  # fmt: skip
     for name, locked in models.items():
         check_folder(folder_of(settings, chosen, name, locked), chosen.recipe.models[name])
 
 
-def _pull(chosen: Chosen) -> str:
-    variant = f" --variant {chosen.variant}" if chosen.variant else ""
-    return f"recipectl pull {chosen.recipe.name} --sm {chosen.lane_name.removeprefix('sm')}{variant}"
+def _mend(chosen: Chosen, names: Sequence[str]) -> str:
+    """Hub models are fetched again; what lies beside the recipe has no other source than its author's."""
+    beside = [str(path) for n in names if (path := chosen.recipe.models[n].path) is not None]
+    sm, steps = chosen.lane_name.removeprefix("sm"), list[str]()
+    if len(beside) < len(names):
+        variant = f" --variant {chosen.variant}" if chosen.variant else ""
+        steps.append(
+            f"`recipectl pull {chosen.recipe.name} --sm {sm}{variant}` fetches what is missing or wrong; "
+            "remove what is extra"
+        )
+    if beside:
+        steps.append(
+            f"restore {', '.join(beside)} as locked, or pin the files that are there: "
+            f"`recipectl lock {chosen.recipe.name} --sm {sm}`"
+        )
+    return "; ".join(steps)

@@ -73,7 +73,7 @@ def facts(
         bad = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}, got {e['input']!r:.80}" for e in err.errors()[:8]]
         raise PinError(
             "config.json does not say what a model's does", on="config.json", details=bad,
-            next_step="pull it anew, or do not use it",
+            next_step="get it anew, or do not use it",
         ) from err  # fmt: skip
 
 

@@ -132,4 +132,4 @@ def _tensor(name: str, value: object, on: str) -> Tensor:
 
 
 def _broken(what: str, on: str, seen: object, expected: object) -> PinError:
-    return PinError(f"{on} {what}", on=on, seen=seen, expected=expected, next_step="pull it anew, or do not use it")
+    return PinError(f"{on} {what}", on=on, seen=seen, expected=expected, next_step="get it anew, or do not use it")
