@@ -8,16 +8,16 @@ from pathlib import Path
 
 from recipectl.commands import notes
 from recipectl.commands.context import Chosen, choose, require_lock, utc_now, write_receipt
+from recipectl.commands.foreign_patches import with_foreign
 from recipectl.commands.licensing import gate
 from recipectl.commands.models import lane_models, license_subjects
 from recipectl.commands.sm import check_machine
 from recipectl.console import Console
-from recipectl.errors import Interrupted, LicenseError
-from recipectl.images import foreign, smgate, summary
+from recipectl.errors import Interrupted
+from recipectl.images import smgate, summary
 from recipectl.images.build import BuildPlan, plan
 from recipectl.images.build import build as build_image
 from recipectl.images.locking import base_of, require_overlay
-from recipectl.images.overlay import Overlay
 from recipectl.images.overlay_files import load
 from recipectl.settings import Settings
 
@@ -33,7 +33,7 @@ def run(
         return _nothing_to_build(console, chosen)
     overlay = load(settings, overlay_name)
     if fetch_patches or patches is not None:
-        overlay = _with_foreign(settings, console, chosen, overlay, patches, accept_license)
+        overlay = with_foreign(settings, console, chosen, overlay, patches, accept_license)
     todo = plan(overlay, base_of(overlay, chosen.lock), chosen.lane_name)
     rows = check_machine(console, chosen, overlay, todo.base.platform, named=sm is not None)
     if dry_run:
@@ -65,24 +65,6 @@ def _nothing_to_build(console: Console, chosen: Chosen) -> int:
     console.print(f"nothing to build: {chosen.title} {what}")
     console.document({"recipe": chosen.recipe.name, "lane": chosen.lane_name, "built": False, "reason": what})
     return 0
-
-
-def _with_foreign(
-    settings: Settings, console: Console, chosen: Chosen, overlay: Overlay, folder: Path | None, accept: Sequence[str]
-) -> Overlay:
-    """The overlay with its foreign patches, their licenses shown first and refused where none is stated."""
-    named = [s.patch for s in overlay.steps if s.patch.foreign]
-    for line in foreign.license_lines(named):
-        console.notice(f"foreign patch: {line}")
-    subjects = [(p.foreign.path, p.foreign.license, p.foreign.commit or "?") for p in named if p.foreign]
-    if bare := [path for path, license_, _ in subjects if license_ is None]:
-        raise LicenseError(
-            "foreign patches without a stated license are not used", on=f"overlay {overlay.name}", details=bare,
-            next_step="ask their author for a license",
-        )  # fmt: skip
-    gate(settings, chosen.recipe, subjects, accept)
-    texts = foreign.from_folder(named, folder) if folder else foreign.download(named)
-    return load(settings, overlay.name, texts)
 
 
 def _build(settings: Settings, console: Console, chosen: Chosen, todo: BuildPlan, rows: Sequence[smgate.Row]) -> int:
