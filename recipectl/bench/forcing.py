@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from recipectl.bench import textprobe
 from recipectl.bench.client import Client, connect
 from recipectl.bench.discover import served_model
 from recipectl.bench.lossless import Scored, score
@@ -48,8 +49,10 @@ async def _one(client: Client, model: str, prompt: Prompt, max_tokens: int) -> S
     forced = (await _ask(client, "/v1/completions", scoring))["choices"][0].get("prompt_logprobs")
     if not forced or len(forced) != len(asked) + len(given):
         raise BenchError("the server scores no prompt tokens", on=client.url, expected="prompt_logprobs (vLLM)")
+    text = str((choice.get("message") or {}).get("content") or "")
+    broken = textprobe.problems(text, truncated=choice.get("finish_reason") == "length")
     try:
-        return score(prompt.id, given, forced[len(asked) :], decoded if len(decoded) == len(given) else [])
+        return score(prompt.id, given, forced[len(asked) :], decoded if len(decoded) == len(given) else [], broken)
     except (KeyError, ValueError) as err:
         raise BenchError("a token was not scored", on=prompt.id, seen=err) from err
 

@@ -26,18 +26,20 @@ ALPHA = 0.05
 @dataclass(frozen=True)
 class Scored:
     """One text of one arm, token by token. `gaps` in nats; `differs` where another token is listed first;
-    `drift` is decode logprob minus prefill logprob of the emitted token, where the server gave the former."""
+    `drift` is decode logprob minus prefill logprob of the emitted token, where the server gave the former; `broken`
+    are the signs of a broken decode path in its text (`textprobe`)."""
 
     prompt: str
     token_ids: tuple[int, ...]
     gaps: tuple[float, ...]
     differs: tuple[bool, ...]
     drift: tuple[float, ...] = ()
+    broken: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Arm:
-    """All texts of one arm, counted."""
+    """All texts of one arm, counted. `broken` says of each text that looks broken what is wrong with it."""
 
     tokens: int
     differs: int
@@ -48,10 +50,11 @@ class Arm:
     mean_abs_drift: float | None
     mean_drift: float | None
     max_abs_drift: float | None
+    broken: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Json]:
         """For receipts."""
-        return dict(vars(self))
+        return {**vars(self), "broken": list(self.broken)}
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ def score(
     token_ids: Sequence[int],
     forced: Sequence[Mapping[str, Mapping[str, Any]]],
     decoded: Sequence[float] = (),
+    broken: Sequence[str] = (),
 ) -> Scored:
     """One text from the prompt_logprobs of its own tokens. ValueError where a token was not scored."""
     gaps, differs = [], []
@@ -95,7 +99,7 @@ def score(
         differs.append(row[str(token)]["rank"] != 1)
         if decoded:
             drift.append(decoded[place] - own)
-    return Scored(prompt, tuple(token_ids), tuple(gaps), tuple(differs), tuple(drift))
+    return Scored(prompt, tuple(token_ids), tuple(gaps), tuple(differs), tuple(drift), tuple(broken))
 
 
 def count(texts: Sequence[Scored], soft: float) -> Arm:
@@ -112,6 +116,7 @@ def count(texts: Sequence[Scored], soft: float) -> Arm:
         mean_abs_drift=sum(map(abs, drift)) / len(drift) if drift else None,
         mean_drift=sum(drift) / len(drift) if drift else None,
         max_abs_drift=max(map(abs, drift)) if drift else None,
+        broken=tuple(f"{t.prompt}: {b}" for t in texts for b in t.broken),
     )
 
 
@@ -192,6 +197,8 @@ def lines(j: Judgement) -> list[str]:
             f"  {name}: {arm.differs} of {arm.tokens} tokens differ ({arm.exact_ties} exact ties, {arm.near_ties} near "
             f"ties, {arm.over_soft} above), largest gap {arm.max_gap:.4g} nats ({arm.max_gap / j.ulp:.2g} ULP){drift}"
         )
+        if arm.broken:
+            out.append(f"  {name}: {len(arm.broken)} signs of a broken text, first {arm.broken[0]}")
     if j.first_divergence:
         split = [str(d) for d in j.first_divergence if d is not None]
         equal = len(j.first_divergence) - len(split)
