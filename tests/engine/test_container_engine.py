@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT, Cli
-from tests.docker_engine import engine, push, registry
-from tests.engine.vllm_image import import_vllm
+from tests.docker_engine import engine, publish, registry
+from tests.engine.vllm_image import ENVIRONMENT, write_vllm
 
 pytestmark = [pytest.mark.engine, pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -34,12 +34,13 @@ def recipe(tmp_path: Path, ref: str, digest: str) -> Path:
 def test_tiny_dflash_in_a_real_container_from_lock_to_bench(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    running = engine()
-    import_vllm(running, "vllm-cpu:test")
-    monkeypatch.setenv("RECIPECTL_DOCKER_HOST", running.host)
-    with registry(tmp_path_factory.mktemp("vllm-registry")) as found:
-        ref = f"{found.address}/vllm-cpu:test"
-        root = ("--recipes", str(recipe(tmp_path, ref, push(running, "vllm-cpu:test", ref))))
+    monkeypatch.setenv("RECIPECTL_DOCKER_HOST", engine().host)
+    work = tmp_path_factory.mktemp("vllm-registry")
+    write_vllm(work / "rootfs.tar")
+    with registry(work) as found:
+        digest = publish(found.address, "vllm-cpu", work / "rootfs.tar", ENVIRONMENT)
+        (work / "rootfs.tar").unlink()
+        root = ("--recipes", str(recipe(tmp_path, f"{found.address}/vllm-cpu:1", digest)))
         assert cli(*root, "lock", "tiny-dflash", "--sm", "cpu").returncode == 0
         assert cli(*root, "pull", "tiny-dflash", "--sm", "cpu", timeout=300).returncode == 0
         unknown = cli(*root, "serve", "tiny-dflash", "--sm", "cpu", "--set", "args.no_such_argument=1", timeout=600)

@@ -22,7 +22,8 @@ from recipectl.images.overlay_files import load
 from recipectl.images.port import ContainerSpec, Mount
 from recipectl.lockfile import LockedImage
 from recipectl.settings import Settings
-from tests.docker_engine import engine, free_port, push, registry, site_in_image, vllm_rootfs
+from tests.docker_engine import engine, free_port, publish, registry
+from tests.engine.vllm_image import ENVIRONMENT, site_in_image, write_vllm
 
 pytestmark = [pytest.mark.slow, pytest.mark.docker, pytest.mark.engine, pytest.mark.timeout(3000)]
 BOOT_S = 600
@@ -55,16 +56,14 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
     running = engine()
     work = tmp_path_factory.mktemp("guard")
     tar = running.folder / "vllm.tar"
-    vllm_rootfs(tar)
-    client = running.client()
-    client.api.import_image_from_file(str(tar), "vllmbase", "1", ["ENV PATH=/usr/local/bin:/usr/bin:/bin"])
-    client.close()
-    tar.unlink()
+    write_vllm(tar)
     subprocess.run([sys.executable, "-m", "tests.engine.random_pair", str(work / "models")], check=True)
     docker = DockerEngine(running.host, timeout_s=600)
     with registry(running.folder / "vllm-registry") as found:
         ref = f"{found.address}/vllmbase:1"
-        digest = push(running, "vllmbase:1", ref)
+        digest = publish(found.address, "vllmbase", tar, ENVIRONMENT)
+        tar.unlink()
+        base = docker.pull(f"{found.address}/vllmbase", digest, None)
         folder = work / "overlays" / "guard-on-cpu"
         folder.mkdir(parents=True)
         (folder / "overlay.yaml").write_text(yaml.safe_dump(manifest(ref, digest), sort_keys=False))
@@ -77,7 +76,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
             "check registered": "DFlashDraftModel, DFlash2DraftModel",
             "check script checks/refuses.py": "dflash-guard refuses 4 of 4, lets 2 of 2 pass",
         }
-        yield Images(docker, "vllmbase:1", todo.tag, work / "models")
+        yield Images(docker, base.id, todo.tag, work / "models")
     docker.close()
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from recipectl.errors import PinError
+from recipectl.errors import EngineError, PinError
 from recipectl.images import carry
 from recipectl.images.docker import DockerEngine
 from recipectl.images.port import ImageInfo
 from tests.docker_engine import import_image, python_rootfs
 from tests.serving.test_docker_cli import in_container
-from tests.serving.two_hosts import FAR, HEAD, REF, REGISTRY, REPOSITORY, SSH_PORT, Hosts
+from tests.serving.two_hosts import FAR, HEAD, NETNS_B, REF, REGISTRY, REPOSITORY, SSH_PORT, Hosts, dockerd, sh
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 
@@ -160,6 +160,20 @@ def test_an_image_that_the_far_host_lacks_is_carried_if_the_user_says_so(pair: P
     assert pair("stop").returncode == 0
 
 
+def test_a_far_disk_that_the_image_fills_is_told_with_its_host(pair: Pair) -> None:
+    folder = pair.hosts.folder / "small"
+    (folder / "data").mkdir(parents=True)
+    sh("mount", "-t", "tmpfs", "-o", "size=24m", "small", str(folder / "data"))
+    with dockerd(folder, NETNS_B) as (small, _):
+        done = pair.serve("healthy", "--carry-image", far=small.host)
+        client = small.client()
+        assert client.images.list(all=True) == []
+        client.close()
+    assert done.returncode == 7, done.stderr
+    assert f"not carried to {small.host}: could not load the image: the engine's disk is full" in done.stderr
+    assert pair.hosts.containers() == {"a": [], "b": []}
+
+
 class Wrong(DockerEngine):
     """An engine that sends another image than it was asked for."""
 
@@ -201,6 +215,15 @@ def test_a_transfer_that_breaks_off_leaves_nothing(
         carry.carry(a, b, image, interrupt)
     assert hosts.images_of_b() == {} and carry.find(b, image) is None
     assert carry.carry(a, b, image, lambda _size: None).layers == image.layers, "the next one is not in its way"
+
+
+def test_an_image_for_another_kind_of_machine_is_not_sent(
+    hosts: Hosts, engines: tuple[Wrong, DockerEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = engines
+    monkeypatch.setattr(b, "platform", lambda: "linux/riscv64")
+    with pytest.raises(EngineError, match="does not run on that machine's platform"):
+        carry.carry(a, b, sent(hosts, a), lambda _size: None)
 
 
 def test_an_archive_of_another_image_gets_no_name(

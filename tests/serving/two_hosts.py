@@ -128,7 +128,7 @@ def namespaces() -> Iterator[None]:
 @contextlib.contextmanager
 def dockerd(folder: Path, netns: str) -> Iterator[tuple[Engine, int]]:
     """An engine in a network and a mount namespace of its own; its pid."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     sock, log = folder / "docker.sock", folder / "dockerd.log"
     command = ["unshare", "--mount", "--propagation", "private", "nsenter", f"--net=/run/netns/{netns}", "dockerd",
                "--data-root", str(folder / "data"), "--exec-root", str(folder / "exec"), "--pidfile",
