@@ -73,7 +73,8 @@ def of_deployment(
         speculative=dict(plan.speculative or {}), max_num_seqs=_flag(plan.ranks[0].argv, "--max-num-seqs"),
         random_weights=plan.random_weights, shares_cpu=plan.lane == "cpu", gpu=plan.lane != "cpu", log=live.log,
         argv=plan.ranks[0].argv, boot=f"{plan.id}/{live.started}", recipe=plan.recipe, lane=plan.lane,
-        variant=plan.variant, resolution=plan.lock_digest, notes=dict(plan.notes),
+        variant=plan.variant, resolution=plan.lock_digest,
+        notes=dict(plan.notes) | ({"departures": list(plan.stamps)} if plan.stamps else {}),
     )  # fmt: skip
     subjects = (Subject("recipe.yaml", plan.recipe_digest), Subject("recipe.lock.yaml", plan.lock_digest))
     return Job(target, plan.name, tuple(refs), folder, subjects)

@@ -113,13 +113,15 @@ def labels(overlay: Overlay, base: LockedImage | None) -> dict[str, str]:
 
 
 def summary(told: Mapping[str, Any]) -> list[str]:
-    """A few lines under a report, from a `block`: licenses with what they forbid, whom to thank, what was amended."""
+    """A few lines under a report, from a `block`: licenses with what they forbid, whom to thank, what was amended, and
+    in what the server departed from its recipe."""
     if unknown := told.get("unknown"):
         return [str(unknown)]
     parts = told.get("parts", [])
     out = [f"{p['kind']} {p['origin']}: {p['license'] or 'NO LICENSE STATED'}" for p in parts if p["kind"] in _TOLD]
     out += list(dict.fromkeys(x for p in parts if p["kind"] in MODELS for x in p["obligations"] if x.startswith("no")))
     out += [f"amended: {a['text']}" for a in told.get("amendments", [])]
+    out += [f"departs from the recipe: {d}" for d in told.get("departures", [])]
     if credits_ := told.get("credits"):
         out.append("credits: " + "; ".join(c["who"] for c in credits_))
     return out

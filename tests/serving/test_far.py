@@ -196,3 +196,26 @@ def test_a_far_host_whose_login_shell_is_fish(pair: Pair, tmp_path: Path) -> Non
         assert [len(found["a"]), len(found["b"])] == [1, 1]
         stopped = pair("stop")
         assert stopped.returncode == 0 and pair.hosts.containers() == {"a": [], "b": []}, stopped.stderr
+
+
+def test_a_drafter_of_ones_own_must_be_the_same_on_every_host(pair: Pair, tmp_path: Path) -> None:  # noqa: F811
+    own, other = tmp_path / "own", tmp_path / "other"
+    shutil.copytree(pair.folder / "drafter", own)
+    shutil.copytree(pair.folder / "drafter", other)
+    (other / "config.json").write_text((other / "config.json").read_text() + " ")
+    pair.hosts.other_root(own, other)
+    try:
+        refused = pair.serve("healthy", "--drafter", str(own))
+    finally:
+        pair.hosts.same_root(own)
+    assert refused.returncode == 4, refused.stderr
+    assert f"{pair.hosts.far}: drafter/config.json has sha256" in refused.stderr
+    assert f"{own} must hold the same files on every host: `pull --hosts` does not copy it" in refused.stderr
+    assert pair.hosts.containers() == {"a": [], "b": []}
+
+    done = pair.serve("healthy", "--drafter", str(own), "--json")
+    assert done.returncode == 0, done.stderr
+    for host in ("a", "b"):
+        box = pair.hosts.inspected(host)
+        assert f"{own}:/models/drafter:ro" in box["HostConfig"]["Binds"]
+        assert f"unqualified: drafter {own}" in box["Config"]["Labels"]["io.recipectl.departures"]

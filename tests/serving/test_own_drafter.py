@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 
 from recipectl import receipts
+from recipectl.bench.target import of_deployment
+from recipectl.provenance import summary
+from recipectl.serving import deployments
+from recipectl.settings import load
 from tests.conftest import Cli
 from tests.serving.conftest import marked
 from tests.serving.test_serve_cli import Shop, running
@@ -140,3 +144,12 @@ def test_a_k_above_the_block_is_told_before_a_missing_lock(shop: Shop) -> None:
     assert done.returncode == 3 and "8 exceeds 7" in done.stderr, done.stderr
     unlocked = shop.serve("healthy", "--k", "7")
     assert unlocked.returncode == 4 and "is not locked" in unlocked.stderr and "recipectl lock" in unlocked.stderr
+
+
+def test_a_bench_of_it_says_so(shop: Shop, own: Path) -> None:
+    assert shop.serve("healthy", "--drafter", str(own), "--k", "5").returncode == 0
+    (live,) = deployments.known(load())
+    job = of_deployment(live, ())
+    said = summary(job.target.notes)
+    assert "departs from the recipe: k 5" in said
+    assert [line for line in said if line.startswith(f"departs from the recipe: unqualified: drafter {own}")]
