@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from recipectl import __version__
@@ -38,16 +39,17 @@ def call(
     console.hide(os.environ.get("HF_TOKEN"))
     # `timeout`, systemd and a closed terminal must clean up exactly as Ctrl-C does.
     for name in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, signal.default_int_handler)
+        signal.signal(name, _interrupt)
     settings = None
     try:
+        _refuse_empty(options)
         settings = load().with_flags(json=json_mode, quiet=quiet)
         if recipes is not None:
             settings = settings.with_flags(recipes_dirs=(recipes, *settings.recipes_dirs))
         module = importlib.import_module(f"recipectl.commands.{verb}")
         code = int(module.run(settings, console, **options))
-    except KeyboardInterrupt:
-        code = _told(console, Interrupted("stopped by Ctrl-C"))
+    except KeyboardInterrupt as error:
+        code = _told(console, Interrupted(f"stopped by {str(error) or 'Ctrl-C'}"))
     except RecipectlError as error:
         code = _told(console, error)
     except Exception as error:  # noqa: BLE001 - the one place where a bug becomes exit code 70 and a report
@@ -57,6 +59,20 @@ def call(
         return code or lost
     _silence_if_gone()
     return code
+
+
+def _interrupt(number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt(signal.Signals(number).name)
+
+
+def _refuse_empty(options: Mapping[str, Any]) -> None:
+    """`pull "$NAME"` with NAME unset must not mean the default recipe."""
+    for option, value in options.items():
+        if value == "" or (isinstance(value, list) and "" in value):
+            raise UsageError(
+                f"{option.strip('_')} is empty", seen='""', expected="a value, or nothing at all",
+                next_step="see whether a variable of your script is unset",
+            )  # fmt: skip
 
 
 def unwritten(error: OSError) -> int:

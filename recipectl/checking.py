@@ -38,7 +38,7 @@ class Checked:
 
 
 def check_entry(entry: catalog.Entry, lane_name: str | None = None) -> Checked:
-    """Check a recipe; with `lane_name`, K rules of that lane only. RecipeError if the file cannot be read at all."""
+    """Check a recipe; with `lane_name`, K rules of that lane only."""
     document = catalog.read(entry)
     checked = Checked(entry, document)
     found: dict[tuple[object, ...], Finding] = {}

@@ -352,8 +352,8 @@ def bench(
 
 @_verb
 def compare(
-    a: Annotated[str, typer.Argument(help="A bench result, or a recipe with --against.")],
-    b: Annotated[str | None, typer.Argument(help="The candidate result.", show_default=False)] = None,
+    a: Annotated[str, typer.Argument(metavar="A", help="A bench result: folder, receipt, or a recipe for its newest.")],
+    b: Annotated[str | None, typer.Argument(metavar="B", help="The candidate result.", show_default=False)] = None,
     against: Annotated[
         Literal["published"] | None,
         typer.Option("--against", help="Hold a result against its recipe's published table."),
@@ -369,7 +369,7 @@ def compare(
 @_verb
 def report(
     receipt: Annotated[
-        str | None, typer.Argument(help="Receipt file. Default: the newest.", show_default=False)
+        str | None, typer.Argument(metavar="RECEIPT", help="File or name. Default: the newest.", show_default=False)
     ] = None,
     format_: Annotated[Literal["text", "markdown", "html"], typer.Option("--format", help="How to print it.")] = "text",
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write there instead of stdout.")] = None,
@@ -380,7 +380,7 @@ def report(
 
 @_verb
 def experiment(
-    file: Annotated[Path, typer.Argument(help="A frozen contract (YAML).")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A frozen contract (YAML).")],
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
@@ -409,14 +409,15 @@ def doctor(name: Name = None, sm: Sm = None, hosts: Hosts = None, json: Json = F
 
 @_verb
 def use(
-    name: Annotated[str, typer.Argument(help="Recipe name, or path of a recipe.yaml.")], json: Json = False
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Recipe name, or path of a recipe.yaml.")],
+    json: Json = False,
 ) -> None:
     """Set the recipe meant when NAME is left out."""
 
 
 @_verb
 def new(
-    name: Annotated[str, typer.Argument(help="Name of the new recipe.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new recipe.")],
     from_: Annotated[str, typer.Option("--from", metavar="NAME", help="Recipe to start from.")],
     json: Json = False,
 ) -> None:

@@ -124,7 +124,7 @@ def parse(text: str, where: str) -> tuple[Contract, str]:
     except (yaml.YAMLError, TypeError) as err:
         raise UsageError("the contract is not YAML", on=where, seen=err) from err
     except ValidationError as err:
-        details = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in err.errors()]
+        details = [f"{'.'.join(map(str, e['loc'])) or 'the file'}: {e['msg']}" for e in err.errors()]
         raise UsageError("the contract breaks its format", on=where, details=details) from err
     return contract, hashlib.sha256(text.encode()).hexdigest()
 

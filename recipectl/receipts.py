@@ -91,4 +91,7 @@ def load(text: str, name: str) -> Receipt:
             partial=p["partial"],
         )
     except (ValueError, KeyError, TypeError, RecursionError) as err:
-        raise UsageError("this is not a recipectl receipt", on=name, seen=f"{type(err).__name__}: {err}") from err
+        seen = f"no {err}" if isinstance(err, KeyError) else err if isinstance(err, ValueError) else "another structure"
+        raise UsageError(
+            "this is not a recipectl receipt", on=name, seen=seen, next_step="recipectl report, for the newest"
+        ) from err

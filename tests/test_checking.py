@@ -227,8 +227,14 @@ def test_list_says_what_runs_here_and_why_not(cli: Cli) -> None:
     for one in json.loads(cli("list", "--json").stdout)["recipes"]:
         rows |= {(one["name"], lane["lane"]): lane for lane in one["lanes"]}
     tiny = rows["tiny-dflash", "cpu"]
+    assert all("beside the recipe" not in row["here"] for row in rows.values())
     assert tiny["runnable"] and tiny["k"] == 7 and tiny["licenses"] == ["Apache-2.0"]
     assert "glm53-flash-dflash2" in cli("list").stdout
+
+
+def test_list_says_that_the_models_are_not_there(cli: Cli, mine: Path) -> None:
+    found = {r["name"]: r for r in json.loads(cli("list", "--json", cwd=mine).stdout)["recipes"]}
+    assert found["mine"]["lanes"][0]["here"] == "no: put the models into target, drafter beside the recipe"
 
 
 def test_list_under_commercial_use_names_the_license(cli: Cli) -> None:

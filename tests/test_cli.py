@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
@@ -100,6 +101,52 @@ def test_the_list_outlives_what_is_broken(cli: Cli, tmp_path: Path) -> None:
 def test_a_value_that_cannot_be_is_refused_on_the_command_line_too(cli: Cli) -> None:
     done = cli("show", "tiny-dflash", "--sm", "cpu", "--set", "gates.acceptance.counting.min=99")
     assert done.returncode == 3 and "R011 gates.acceptance.counting: 99 to 8 is no range" in done.stderr
+
+
+@pytest.mark.parametrize("argv", [["pull", ""], ["stop", ""], ["show", "tiny-dflash", "--variant", ""], ["check", ""]])
+def test_an_unset_variable_of_a_script_means_no_default(cli: Cli, argv: list[str]) -> None:
+    done = cli(*argv)
+    assert done.returncode == 2 and "is empty" in done.stderr and done.stdout == ""
+
+
+def test_check_tells_about_a_file_that_is_no_text_and_goes_on(cli: Cli, tmp_path: Path) -> None:
+    for name, text in (("bad", b"schema: 1\nname: \xff\n"), ("good", GOOD.replace("minimal", "good").encode())):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "recipe.yaml").write_bytes(text)
+    (tmp_path / "plain").write_text(GOOD)
+    done = cli("check", "bad/recipe.yaml", "good/recipe.yaml", "plain", cwd=tmp_path)
+    assert done.stdout.startswith("bad/recipe.yaml:2:1: error[P001] not UTF-8 text")
+    assert done.returncode == 3 and done.stdout.splitlines()[-1].startswith("3 recipes: 1 error, ")
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        ("compare none none", "there is no bench result none"),
+        ("compare . .", "there is no run.json in this folder"),
+        ("compare tiny-dflash --against published", "there is no bench result tiny-dflash"),
+        ("report r.json", "this is not a recipectl receipt (r.json)\n  seen:     no 'predicate'"),
+        ("report l.json", "this is not a recipectl receipt (l.json)\n  seen:     another structure"),
+        ("experiment l.json", "the contract breaks its format (l.json)\n  the file: "),
+        ("experiment none.yaml", "the contract cannot be read (none.yaml)"),
+    ],
+)
+def test_what_is_no_result_receipt_or_contract_is_a_usage_error(cli: Cli, tmp_path: Path, argv: str, told: str) -> None:
+    (tmp_path / "r.json").write_text('{"predicateType": 1}')
+    (tmp_path / "l.json").write_text("[]")
+    done = cli(*argv.split(), cwd=tmp_path)
+    assert done.returncode == 2 and told in done.stderr
+
+
+def test_a_signal_is_named(tmp_path: Path) -> None:
+    """A receipt that never comes keeps `report` waiting."""
+    os.mkfifo(tmp_path / "r.json")
+    argv = [sys.executable, "-m", "recipectl", "report", str(tmp_path / "r.json")]
+    with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None and process.stderr.readline().startswith("receipt: ")
+        process.terminate()
+        assert process.stderr.read() == "error[interrupted]: stopped by SIGTERM\n"
+    assert process.returncode == 130
 
 
 def test_json_errors_are_one_document(cli: Cli) -> None:

@@ -56,5 +56,9 @@ def read(path: Path) -> Result:
     file = path / RESULT if path.is_dir() else path
     try:
         return load(file.read_text(), str(file))
+    except FileNotFoundError:
+        raise UsageError(
+            f"there is no {RESULT} in this folder", on=str(path), next_step="give a result's folder"
+        ) from None
     except (OSError, UnicodeDecodeError) as err:
         raise UsageError("the bench result cannot be read", on=str(file), seen=err) from err

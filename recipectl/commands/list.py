@@ -30,7 +30,7 @@ def run(settings: Settings, console: Console) -> int:
             lock, damaged = None, err.what
         lanes = []
         for index, (name, lane) in enumerate(recipe.lanes.items()):
-            here = runs_here(settings, recipe, name, lane, found)
+            here = runs_here(settings, entry, recipe, name, lane, found)
             licenses = sorted({recipe.models[n].license or "not stated" for n in (lane.target, lane.drafter) if n})
             models = [n for n in (lane.target, lane.drafter) if n]
             k = str(lane.speculative.k or "none")
@@ -50,8 +50,10 @@ def run(settings: Settings, console: Console) -> int:
     return 0
 
 
-def runs_here(settings: Settings, recipe: Recipe, lane_name: str, lane: Lane, found: list[Gpu]) -> str:
-    """`yes`, or `no:` and why. Whether the models are there is the lock's and `verify`'s matter."""
+def runs_here(
+    settings: Settings, entry: catalog.Entry, recipe: Recipe, lane_name: str, lane: Lane, found: list[Gpu]
+) -> str:
+    """`yes`, or `no:` and why. Whether the files of the models are right is the lock's and `verify`'s matter."""
     from recipectl.licenses import permits_commercial
 
     names = [n for n in (lane.target, lane.drafter) if n]
@@ -60,6 +62,9 @@ def runs_here(settings: Settings, recipe: Recipe, lane_name: str, lane: Lane, fo
     if lane_name != "cpu" and not any(g.family and g.family.name == lane_name for g in found):
         seen = ", ".join(sorted({f"{g.name} ({g.capability[0]}.{g.capability[1]})" for g in found})) or "no GPU"
         return f"no: {lane_name} needed, {seen} found"
+    paths = [path for n in names if (path := recipe.models[n].path) and not (entry.folder / path).is_dir()]
+    if paths:
+        return f"no: put the models into {', '.join(paths)} beside the recipe"
     hosts = max(1, len(settings.hosts))
     if lane.nodes > hosts:
         return f"no: needs {lane.nodes} hosts, {hosts} known (--hosts, or `hosts` in the settings)"

@@ -46,6 +46,11 @@ def read(settings: Settings, given: str) -> Result:
         return files.read(path)
     try:
         text = path.read_text()
+    except FileNotFoundError:
+        raise UsageError(
+            f"there is no bench result {given}", next_step="`recipectl bench` makes one",
+            expected="a result's folder, a receipt, or a recipe that was benched here",
+        ) from None  # fmt: skip
     except (OSError, UnicodeDecodeError) as err:
         raise UsageError("the bench result cannot be read", on=given, seen=err) from err
     if '"predicateType"' not in text:

@@ -73,6 +73,8 @@ def find(settings: Settings, name_or_path: str) -> Entry:
     known = {entry.name: entry for entry in entries(settings)}
     if name_or_path in known:
         return known[name_or_path]
+    if path.is_file():
+        return _entry(settings, path, "flag")
     close = difflib.get_close_matches(name_or_path, known, n=3, cutoff=0.5)
     raise UsageError(
         f"there is no recipe named {name_or_path}",
@@ -83,20 +85,17 @@ def find(settings: Settings, name_or_path: str) -> Entry:
 
 
 def read(entry: Entry) -> Document:
-    """The parsed file with all findings, those of the cross-field rules included. Raises RecipeError only if the file
-    cannot be read."""
+    """The parsed file with all findings, those of the cross-field rules included."""
     from recipectl.recipe import rules
-    from recipectl.recipe.parse import parse_document
+    from recipectl.recipe.parse import parse_document, unreadable
 
     try:
         text = entry.file.read_bytes().decode()
     except UnicodeDecodeError as err:
-        raise RecipeError(
-            "the recipe is not UTF-8 text", on=str(entry.file), seen=f"byte {err.start}: {err.reason}",
-            next_step="save it as UTF-8",
-        ) from err  # fmt: skip
+        line = err.object.count(b"\n", 0, err.start) + 1
+        return unreadable(shown(entry.file), line, f"not UTF-8 text: {err.reason}", "save it as UTF-8")
     except OSError as err:
-        raise RecipeError("the recipe cannot be read", on=str(entry.file), seen=err.strerror or err) from err
+        return unreadable(shown(entry.file), 1, f"the file cannot be read: {err.strerror}")
     document = parse_document(text, shown(entry.file))
     rules.check(document, entry.folder if entry.file.name == RECIPE_FILE else None)
     return document

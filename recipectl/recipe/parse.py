@@ -79,6 +79,11 @@ def parse_document(text: str, name: str) -> Document:
     return document
 
 
+def unreadable(name: str, line: int, why: str, fix: str | None = None) -> Document:
+    """The document of a file that holds no text."""
+    return Document(name, Tree(), findings=[Finding("P001", level_of("P001"), name, line, 1, "", why, fix)])
+
+
 def _say(document: Document, code: str, path: Path, message: str, fix: str | None = None) -> None:
     line, column = document.tree.place(path)
     document.findings.append(Finding(code, level_of(code), document.file, line, column, dotted(path), message, fix))

@@ -55,7 +55,7 @@ def test_files_that_are_none(measured: tuple[Result, Path], change: object, word
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match=r"no run\.json in this folder"):
         files.read(tmp_path)
 
 

@@ -118,8 +118,9 @@ def test_load_carries_every_error_with_its_fix(settings: Settings) -> None:
 def test_a_file_that_is_no_text_is_a_recipe_error(settings: Settings) -> None:
     file = put(Path("recipes"), "mine")
     file.write_bytes(b"schema: 1\nname: \xff\xfe\n")
-    with pytest.raises(RecipeError, match="not UTF-8"):
+    with pytest.raises(RecipeError) as refused:
         catalog.load(catalog.find(settings, "mine"))
+    assert refused.value.details[0].startswith("recipes/mine/recipe.yaml:2:1: error[P001] not UTF-8 text")
 
 
 def test_a_damaged_lock_is_a_pin_error(settings: Settings) -> None:
