@@ -12,8 +12,8 @@ import pytest
 from tests.conftest import ROOT, Cli
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.timeout(2400)]
-# The fault is a read of uninitialised memory, which now and then happens to hold temperatures that are right. With this,
-# glibc fills what it hands out: float32 1.5e16, under which every draft is refused.
+# The fault is a read of uninitialised memory, which now and then happens to hold temperatures that are right. With
+# this, glibc fills what it hands out: float32 1.5e16, under which every draft is refused.
 PERTURBED = ("--set", "env.MALLOC_PERTURB_=165")
 
 
