@@ -14,6 +14,7 @@ from recipectl.commands.models import lane_models, license_subjects
 from recipectl.commands.sm import check_machine
 from recipectl.console import Console
 from recipectl.errors import Interrupted
+from recipectl.fsio import locked
 from recipectl.images import smgate, summary
 from recipectl.images.build import BuildPlan, plan
 from recipectl.images.build import build as build_image
@@ -73,7 +74,9 @@ def _build(settings: Settings, console: Console, chosen: Chosen, todo: BuildPlan
     started = utc_now()
     engine = DockerEngine(settings.docker_host)
     try:
-        with console.progress(f"building {todo.tag}") as bar:
+        doing = f"build of {todo.tag}"
+        lock = settings.state_dir / "locks" / f"{todo.tag.replace('/', '--')}.lock"
+        with locked(lock, doing, notice=console.notice), console.progress(f"building {todo.tag}") as bar:
             built = build_image(engine, todo, console.notice, lambda _d, _t, line: bar.describe(line or "building"))
     except KeyboardInterrupt:
         raise Interrupted("the build was stopped; nothing was tagged", on=todo.tag) from None

@@ -53,31 +53,49 @@ def plan(what: Overlay, base: LockedImage, family: str) -> BuildPlan:
     overlay.require_resolved(what)
     digest = overlay.input_digest(what, base.digest, base.platform)
     labels = {**context.labels(what, base.ref, base.digest, digest), **provenance.labels(what, base)}
+    labels = {key: " ".join(text.split()) for key, text in labels.items()}  # a folded text of YAML ends with a newline
     text = context.dockerfile(what, base.ref, base.digest, labels)
     return BuildPlan(what, base, digest, context.tag(what, family, digest), labels, text)
 
 
-def existing(engine: ImageStore, todo: BuildPlan) -> ImageInfo | None:
-    """The image of an earlier build with the same inputs; None if its labels are not all as they were written."""
-    found = engine.image(todo.tag)
-    if found is None or any(found.labels.get(k) != v for k, v in todo.labels.items()):
-        return None
-    return found
+def faults(engine: ImageStore, todo: BuildPlan, image: ImageInfo) -> list[str]:
+    """Why an image is not what this build makes, a line each; empty if it is. Labels alone prove nothing: they can be
+    copied onto any image. So the layers count, where the base is here, and the bytes of every changed file."""
+    out = [f"{k}: {image.labels.get(k)!r}, not {v!r}" for k, v in todo.labels.items() if image.labels.get(k) != v]
+    wanted = todo.overlay.outcome()
+    if base := engine.image(todo.base_name):
+        own, expected = len(image.layers) - len(base.layers), 1 if wanted else 0
+        if image.layers[: len(base.layers)] != base.layers or own != expected:
+            out.append(f"layers: {len(image.layers)}, not the base's {len(base.layers)} and {expected} more")
+    if out:
+        return out
+    inside = engine.read_files(image.id, [_inside(todo, path) for path in wanted]) if wanted else {}
+    for path, after in sorted(wanted.items()):
+        data = inside.get(_inside(todo, path))
+        seen = "not there" if data is None else f"sha256 {overlay.sha256(data)}"
+        if seen != f"sha256 {after}":
+            out.append(f"{path}: {seen}, not {after}")
+    return out
 
 
 def build(engine: ImageStore, todo: BuildPlan, say: Say, progress: Progress | None = None) -> Built:
     """Reuse or build, then prove, then tag.
 
-    Raises PinError, RecipeError or EngineError with nothing tagged: an image whose proof fails loses its name, too.
+    Raises PinError, RecipeError or EngineError with nothing tagged: what bears the name and is not this overlay's image
+    loses it before the build starts.
     """
     clock = _Clock()
     with clock("look"):
-        found = existing(engine, todo)
-    if found:
+        found = engine.image(todo.tag)
+        wrong = faults(engine, todo, found) if found else []
+    if found and not wrong:
         return Built(found, reused=True, seconds=clock.seconds)
+    if found:
+        say(f"{todo.tag} is not what this overlay makes, and is built anew: {wrong[0]}")
+        engine.untag(todo.tag)
     base = _base(engine, todo, clock, say, progress)
     with clock("read base"):
-        targets = [_inside(todo, path) for path in _paths(todo.overlay)]
+        targets = [_inside(todo, path) for path in sorted(todo.overlay.outcome())]
         inside = engine.read_files(base.id, targets) if targets else {}
     results = overlay.apply(todo.overlay, lambda path: inside.get(_inside(todo, path)))
     files = overlay.require(results)
@@ -86,7 +104,6 @@ def build(engine: ImageStore, todo: BuildPlan, say: Say, progress: Progress | No
     tar = context.context(todo.overlay, files, todo.dockerfile)
     with clock("build"):
         image_id = engine.build(tar, todo.overlay.build_args, todo.base.platform, progress)
-    proven = False
     try:
         say("proving: every file hashed and compiled, the overlay's checks run, without network")
         with clock("prove"):
@@ -98,11 +115,9 @@ def build(engine: ImageStore, todo: BuildPlan, say: Say, progress: Progress | No
             raise error
         with clock("tag"):
             engine.tag(image_id, todo.tag)
-        proven = True
-    finally:
-        if not proven:
-            engine.untag(todo.tag)
-            engine.remove_image(image_id)
+    except BaseException:
+        engine.remove_image(image_id)
+        raise
     image = engine.image(todo.tag)
     assert image is not None
     return Built(image, False, answers, clock.finish())
@@ -121,10 +136,6 @@ def _base(engine: ImageStore, todo: BuildPlan, clock: _Clock, say: Say, progress
             expected=todo.base.platform, next_step="docker image rm it, then recipectl pull",
         )  # fmt: skip
     return base
-
-
-def _paths(what: Overlay) -> list[str]:
-    return sorted({s.patch.file for s in what.steps} | {entry.file for entry, _ in what.added})
 
 
 def _inside(todo: BuildPlan, path: str) -> str:

@@ -24,6 +24,9 @@ from recipectl.images.port import Finished, ImageInfo, Progress, Resolved
 
 PIECE = 1 << 20
 PACKING_S = 1800
+# A throwaway container says until when it may be wanted (seconds since 1970), so that what a killed run left behind is
+# told from what another one is using. The margin is for clocks that differ.
+CHECK_LABEL, CHECK_MARGIN_S = "io.recipectl.check", 600
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 _UNREACHABLE = ("connection refused", "no such host", "i/o timeout", "deadline exceeded", "network is unreachable",
                 "tls handshake", "no route to host", "eof", "server misbehaving", "connection reset")  # fmt: skip
@@ -109,7 +112,7 @@ class DockerEngine(Containers):
         )  # fmt: skip
 
     def read_files(self, image: str, paths: Sequence[str]) -> dict[str, bytes | None]:
-        with self.guard("read files of the image", image), self._throwaway(image, ["true"], {}) as container:
+        with self.guard("read files of the image", image), self._throwaway(image, ["true"], {}, 0) as container:
             return {path: self._read_file(container, path) for path in paths}
 
     def _read_file(self, container: str, path: str) -> bytes | None:
@@ -181,7 +184,10 @@ class DockerEngine(Containers):
     def run_check(
         self, image: str, argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None
     ) -> Finished:
-        with self.guard("run a check in the image", image), self._throwaway(image, argv, env or {}) as container:
+        with (
+            self.guard("run a check in the image", image),
+            self._throwaway(image, argv, env or {}, timeout_s) as container,
+        ):
             self.api.start(container)
             deadline = time.monotonic() + timeout_s
             timed_out = False
@@ -195,20 +201,29 @@ class DockerEngine(Containers):
         return Finished(int(state["ExitCode"]), output, timed_out)
 
     @contextlib.contextmanager
-    def _throwaway(self, image: str, argv: Sequence[str], env: Mapping[str, str]) -> Iterator[str]:
-        """A container without network and capabilities that is removed whatever happens."""
+    def _throwaway(self, image: str, argv: Sequence[str], env: Mapping[str, str], life_s: float) -> Iterator[str]:
+        """A container without network and capabilities that is removed whatever happens; those of runs that were
+        killed are removed first."""
+        self._sweep()
         config = self.api.create_host_config(
             network_mode="none", cap_drop=["ALL"], security_opt=["no-new-privileges:true"], log_config=None
         )
         created = self.api.create_container(
             image, command=list(argv[1:]), entrypoint=[argv[0]], environment=dict(env), host_config=config,
-            labels={"io.recipectl.check": "1"}, healthcheck={"Test": ["NONE"]},
+            labels={CHECK_LABEL: str(int(time.time() + life_s + CHECK_MARGIN_S))}, healthcheck={"Test": ["NONE"]},
         )  # fmt: skip
         try:
             yield str(created["Id"])
         finally:
             with contextlib.suppress(APIError):
                 self.api.remove_container(created["Id"], force=True, v=True)
+
+    def _sweep(self) -> None:
+        for left in self.api.containers(all=True, filters={"label": CHECK_LABEL}):
+            until = left["Labels"].get(CHECK_LABEL, "")
+            if until.isdigit() and int(until) < time.time():
+                with contextlib.suppress(APIError):
+                    self.api.remove_container(left["Id"], force=True, v=True)
 
 
 def _platform(raw: Mapping[str, Any]) -> str:

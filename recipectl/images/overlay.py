@@ -60,6 +60,11 @@ class Overlay:
             table[step.patch.file] = (first, step.patch.after or "?")
         return table
 
+    def outcome(self) -> dict[str, str]:
+        """Every file that is changed or added -> the sha256 that it must have afterwards."""
+        after = {file: pair[1] for file, pair in self.patch_table().items()}
+        return after | {entry.file: entry.sha256 for entry, _ in self.added}
+
 
 @dataclass(frozen=True)
 class FileResult:
@@ -127,8 +132,8 @@ def apply(overlay: Overlay, read: Read) -> list[FileResult]:
         if taken == data:
             error: RecipectlError | None = _already(entry.file)
             current[entry.file] = FileResult(entry.file, "already patched", None, error)
-        elif taken is not None or entry.file in current:
-            error = PinError("the package has a file of this name already", on=entry.file, seen=sha256(taken or b""))
+        elif taken is not None:
+            error = PinError("the package has a file of this name already", on=entry.file, seen=sha256(taken))
             current[entry.file] = FileResult(entry.file, "refused", None, error)
         else:
             current[entry.file] = FileResult(entry.file, "added", data)

@@ -26,6 +26,9 @@ from recipectl.images.port import Finished
 from recipectl.images.prover import MARK
 from recipectl.images.smgate import covers
 
+# Linux takes no argument longer than 128 KiB, but many of them; JSON as it is written here is ASCII.
+ARGUMENT = 100_000
+
 
 @dataclass(frozen=True)
 class Proven:
@@ -40,7 +43,9 @@ class Proven:
 def argv(overlay: Overlay, files: Mapping[str, bytes]) -> list[str]:
     """What to run inside the image."""
     source = (Path(__file__).parent / "prover.py").read_text()
-    return [overlay.manifest.base.python, "-B", "-c", source, json.dumps(_spec(overlay, files))]
+    spec = json.dumps(_spec(overlay, files))
+    pieces = [spec[at : at + ARGUMENT] for at in range(0, len(spec), ARGUMENT)]
+    return [overlay.manifest.base.python, "-B", "-c", source, *pieces]
 
 
 def _spec(overlay: Overlay, files: Mapping[str, bytes]) -> dict[str, Any]:
@@ -48,7 +53,8 @@ def _spec(overlay: Overlay, files: Mapping[str, bytes]) -> dict[str, Any]:
     for check, text in overlay.checks:
         data = check.model_dump(mode="json")
         checks.append({**data, "text": text} if text is not None else data)
-    return {"files": [_inside(overlay, path) for path in sorted(files)], "checks": checks}
+    seconds = overlay.manifest.check_timeout_s
+    return {"files": [_inside(overlay, path) for path in sorted(files)], "checks": checks, "timeout_s": seconds}
 
 
 def _inside(overlay: Overlay, path: str) -> str:

@@ -11,16 +11,10 @@ from recipectl.images.smgate import Row
 from recipectl.receipts import Receipt, Subject
 
 
-def _files(todo: BuildPlan) -> dict[str, str]:
-    """Every file that the image gets -> its sha256."""
-    files = {file: after for file, (_, after) in todo.overlay.patch_table().items()}
-    return files | {entry.file: entry.sha256 for entry, _ in todo.overlay.added}
-
-
 def dry_run(todo: BuildPlan) -> list[str]:
     """What would be built: the Dockerfile and the context, file by file."""
     site = todo.overlay.manifest.base.site_packages
-    listed = [f"{sha[:12]}  {site}/{file}" for file, sha in sorted(_files(todo).items())]
+    listed = [f"{sha[:12]}  {site}/{file}" for file, sha in sorted(todo.overlay.outcome().items())]
     return [f"image {todo.tag}", f"input digest {todo.digest}", "--- Dockerfile", todo.dockerfile.rstrip(),
             "--- context: Dockerfile, and rootfs.tar with", *listed]  # fmt: skip
 
@@ -28,7 +22,7 @@ def dry_run(todo: BuildPlan) -> list[str]:
 def planned(todo: BuildPlan) -> dict[str, Any]:
     """The same for programs."""
     return {"image": todo.tag, "input_digest": todo.digest, "base": todo.base_name, "dockerfile": todo.dockerfile,
-            "files": _files(todo), "labels": dict(todo.labels)}  # fmt: skip
+            "files": todo.overlay.outcome(), "labels": dict(todo.labels)}  # fmt: skip
 
 
 def lines(todo: BuildPlan, built: Built) -> list[str]:

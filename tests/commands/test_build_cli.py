@@ -133,7 +133,8 @@ def test_no_engine_is_exit_code_7_for_build_and_a_warning_for_lock(toy: Run, tmp
     (tmp_path / "recipes/toy/recipe.lock.yaml").unlink()
     done = toy("lock", "toy", env=away)
     assert done.returncode == 0 and "is not locked: the Docker engine does not answer" in done.stderr
-    assert "images left out" in toy("pull", "toy", "--sm", "cpu", env=away).stderr or True
+    pulled = toy("pull", "toy", "--sm", "cpu", env=away)
+    assert pulled.returncode == 0 and "the lock does not name a digest for the base of overlay" in pulled.stderr
 
 
 def test_ctrl_c_is_exit_code_130_and_leaves_no_name(toy: Run, bench: Bench, tmp_path: Path) -> None:  # noqa: F811
@@ -158,6 +159,24 @@ def test_ctrl_c_is_exit_code_130_and_leaves_no_name(toy: Run, bench: Bench, tmp_
         process.kill()
         client.close()
     assert bench.names() == set()
+
+
+def test_two_builds_at_once_do_the_work_once(toy: Run, bench: Bench, tmp_path: Path) -> None:  # noqa: F811
+    write_overlay(tmp_path, {"check.py": "import time; time.sleep(3); print('toy says 2100')"},
+                  base={**bench.base(), "image": {"ref": bench.ref}})  # fmt: skip
+    ok(toy("lock", "toy"))
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-m", "recipectl", "--recipes", "recipes", "build", "toy", "--sm", "cpu"], cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    texts = [p.communicate(timeout=120) for p in both]
+    assert [p.returncode for p in both] == [0, 0], texts
+    assert sorted("unchanged, reused" in out for out, _ in texts) == [False, True]
+    assert sum("waiting for pid" in err and "build of recipectl/toy-overlay:cpu-" in err for _, err in texts) == 1
+    assert len(bench.names()) == 1
 
 
 FOREIGN: dict[str, Any] = {

@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 
 from recipectl.errors import EngineError, HubError, PinError, RecipeError
-from recipectl.images.build import BuildPlan, Built, build, existing, plan
+from recipectl.images import context
+from recipectl.images.build import BuildPlan, Built, build, faults, plan
 from recipectl.images.overlay_files import load
+from recipectl.images.verify import check_built
 from recipectl.lockfile import LockedImage
 from recipectl.settings import Settings
 from tests.docker_engine import import_image
 
-from .conftest import FIRST_NEW, SITE, Bench, sha, write_overlay
+from .conftest import ADDED, FIRST_NEW, SITE, Bench, sha, write_overlay
 
 pytestmark = pytest.mark.docker
 
@@ -81,9 +83,41 @@ def test_labels_that_were_changed_are_not_trusted(settings: Settings, bench: Ben
         box.remove()
     finally:
         client.close()
-    assert existing(bench.docker, todo) is None
+    assert wrong(bench, todo) == ["io.recipectl.sm: 'sm999', not 'cpu'"]
     assert built(settings, bench, work).reused is False
-    assert existing(bench.docker, todo) is not None
+    assert wrong(bench, todo) == []
+
+
+def wrong(bench: Bench, todo: BuildPlan) -> list[str]:
+    image = bench.docker.image(todo.tag)
+    assert image is not None
+    return faults(bench.docker, todo, image)
+
+
+def test_labels_that_were_copied_onto_another_image_are_not_trusted(
+    settings: Settings, bench: Bench, work: Path
+) -> None:
+    """One layer on the right base, every label as it should be, and another program in it."""
+    todo = planned(settings, bench, work)
+    labels = "".join(f"LABEL {key}={context.quote(text)}\n" for key, text in todo.labels.items())
+    (work / "forged").mkdir()
+    (work / "forged" / "first.py").write_text("x21 = 666\n")
+    (work / "forged" / "Dockerfile").write_text(f"FROM {todo.base_name}\nADD first.py {SITE}/toy/first.py\n{labels}")
+    client = bench.engine.client()
+    try:
+        client.images.build(path=str(work / "forged"), tag=todo.tag)
+    finally:
+        client.close()
+    found = wrong(bench, todo)
+    assert found[0] == f"toy/added.py: not there, not {sha(ADDED)}"
+    assert found[1] == f"toy/first.py: sha256 {sha('x21 = 666' + chr(10))}, not {sha(FIRST_NEW)}"
+    with pytest.raises(PinError, match="not the one that the overlay makes") as caught:
+        check_built(bench.docker, todo, lambda line: None)
+    assert list(caught.value.details) == found
+    said: list[str] = []
+    assert build(bench.docker, todo, said.append).reused is False
+    assert any("is built anew: toy/added.py: not there" in line for line in said)
+    assert check_built(bench.docker, todo, lambda line: None) is not None
 
 
 def refused(kind: type[Exception], settings: Settings, bench: Bench, work: Path, **given: Any) -> Any:
@@ -121,6 +155,28 @@ def test_a_check_that_hangs_is_ended(settings: Settings, bench: Bench, work: Pat
         assert client.containers.list(all=True, filters={"label": "io.recipectl.check"}) == []
     finally:
         client.close()
+
+
+def test_what_a_killed_build_left_is_removed_when_its_time_is_over(bench: Bench) -> None:
+    client = bench.engine.client()
+    try:
+        box = {
+            until: client.containers.create("toybase:1", ["python3"], labels={"io.recipectl.check": until})
+            for until in (str(int(time.time()) - 5), str(int(time.time()) + 60))
+        }
+        bench.docker.read_files("toybase:1", ["/etc/hostname"])
+        left = client.containers.list(all=True, filters={"label": "io.recipectl.check"})
+        assert [c.id for c in left] == [box[max(box)].id], "one that may be in use stays"
+        box[max(box)].remove()
+    finally:
+        client.close()
+
+
+def test_a_proof_larger_than_one_argument(settings: Settings, bench: Bench, work: Path) -> None:
+    """Linux takes no argument of more than 128 KiB."""
+    check = f"# {'x' * 300_000}\nprint('large')\n"
+    expect = {"checks": [{"kind": "script", "source": "check.py", "expect": "large", "why": "it is a large check"}]}
+    assert [p.ok for p in built(settings, bench, work, {"check.py": check}, **expect).proven] == [True, True, True]
 
 
 def test_checks_have_no_network(settings: Settings, bench: Bench, work: Path) -> None:

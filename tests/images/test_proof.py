@@ -98,9 +98,10 @@ def test_the_prover_runs_alone(tmp_path: Path) -> None:
     bad.write_text("def (:\n")
     spec = {"files": [str(good), str(bad), str(tmp_path / "none.py")],
             "checks": [{"kind": "script", "text": "print('hi')"}, {"kind": "registered", "architectures": ["X"]},
-                       {"kind": "version", "distribution": "no-such-thing"}]}  # fmt: skip
+                       {"kind": "version", "distribution": "no-such-thing"}], "timeout_s": 60}  # fmt: skip
     text = Path(prover.__file__).read_text()
-    argv = [sys.executable, "-I", "-S", "-B", "-c", text, json.dumps(spec)]
+    whole = json.dumps(spec)
+    argv = [sys.executable, "-I", "-S", "-B", "-c", text, whole[:50], whole[50:]]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     report = json.loads(done.stdout.split(MARK)[1])
     assert report["files"][str(good)] == {"sha256": sha("x = 1\n")}
@@ -109,3 +110,9 @@ def test_the_prover_runs_alone(tmp_path: Path) -> None:
     assert report["checks"][0]["seen"]["stdout"] == "hi\n"
     assert report["checks"][1]["error"].startswith("ModuleNotFoundError")
     assert report["checks"][2]["seen"] == "not installed"
+
+
+def test_the_prover_ends_by_itself_if_nobody_ends_it() -> None:
+    spec = {"files": [], "checks": [{"kind": "script", "text": "import time; time.sleep(60)"}], "timeout_s": -29.5}
+    argv = [sys.executable, "-I", "-S", "-B", "-c", Path(prover.__file__).read_text(), json.dumps(spec)]
+    assert subprocess.run(argv, capture_output=True, timeout=20, check=False).returncode == 124
