@@ -22,7 +22,8 @@ from recipectl.recipe.shape import from_pydantic
 # Relative, and no part starts with a dot: neither `..` nor hidden files.
 RelPath = Annotated[str, StringConstraints(pattern=r"^(?:[\w\-+][\w.\-+]*/)*[\w\-+][\w.\-+]*$")]
 Capability = Annotated[str, StringConstraints(pattern=r"^\d{1,2}\.\d$")]
-_NAME = re.compile(r"[A-Za-z_]\w*\Z")
+_NAME = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
+_LABEL = re.compile(r"[a-z0-9][a-z0-9.\-_/]*\Z", re.IGNORECASE | re.ASCII)
 RESERVED_LABELS = ("io.recipectl.", "org.opencontainers.image.base.")
 
 
@@ -130,7 +131,9 @@ class Base(Strict):
     image: Image | None = None
     distribution: list[str] = Field(min_length=1, description="names under which the package is distributed")
     version: str
-    site_packages: str | None = Field(default=None, pattern=r"^/", description="in the image")
+    site_packages: str | None = Field(
+        default=None, pattern=r"^(?:/[\w\-+][\w.\-+]*)+$", description="in the image, without `..`"
+    )
     python: str = "python3"
 
 
@@ -194,6 +197,11 @@ def parse_text(text: str, name: str) -> tuple[Manifest | None, list[Finding]]:
                     "remove it and revoke it; no secret is ever needed in a build")  # fmt: skip
             if section != "labels" and not _NAME.match(str(key)):
                 say("P007", (section, key), f"`{key}` is not a variable name", "letters, digits and _")
+            if section != "labels" and not str(value).isprintable():
+                say("P007", (section, key), f"`{key}` holds a line break or a control character",
+                    "one line of text; a block of YAML (>, |) ends with a line break, >- does not")  # fmt: skip
+            if section == "labels" and not _LABEL.match(str(key)):
+                say("P007", (section, key), f"`{key}` is not a label name", "letters, digits and . - _ /")
             if section == "labels" and str(key).startswith(RESERVED_LABELS):
                 say("P014", (section, key), f"recipectl writes `{key}` itself", "remove it")
     findings = in_file_order(findings)

@@ -101,7 +101,7 @@ def _join(overlay: Overlay, part: Manifest, folder: Path, foreign: dict[str, str
     steps = tuple(Step(p, _patch_text(p, folder, foreign), part.name) for p in part.patches)
     added = []
     for entry in part.files:
-        data = _bytes(folder / entry.source)
+        data = _bytes(folder, entry.source)
         if sha256(data) != entry.sha256:
             raise PinError(
                 "a file of the overlay is not what its manifest says", on=str(folder / entry.source), seen=sha256(data),
@@ -126,15 +126,33 @@ def _patch_text(patch: Patch, folder: Path, foreign: dict[str, str]) -> str | No
     if patch.foreign:
         return foreign.get(foreign_key(patch))
     assert patch.patch is not None
-    return _bytes(folder / patch.patch).decode("utf-8", "surrogateescape")
+    return _bytes(folder, patch.patch).decode("utf-8", "surrogateescape")
 
 
 def _script(check: Check, folder: Path) -> str | None:
-    return _bytes(folder / check.source).decode("utf-8") if isinstance(check, ScriptCheck) else None
-
-
-def _bytes(path: Path) -> bytes:
+    if not isinstance(check, ScriptCheck):
+        return None
+    data = _bytes(folder, check.source)
     try:
+        return data.decode()
+    except UnicodeDecodeError as err:
+        line = data.count(b"\n", 0, err.start) + 1
+        raise RecipeError(
+            "a check of the overlay is not UTF-8 text", on=f"{folder / check.source}:{line}", seen=err.reason,
+            next_step="save it as UTF-8",
+        ) from err  # fmt: skip
+
+
+def _bytes(folder: Path, name: str) -> bytes:
+    """A file of the overlay's folder, links followed only inside of it: an overlay travels as that folder, and what it
+    names by no sha256 (a diff, a check) must not be read from somewhere else on this machine."""
+    path = folder / name
+    try:
+        if not path.resolve(strict=True).is_relative_to(folder.resolve()):
+            raise RecipeError(
+                "a file of the overlay lies outside of its folder", on=str(path), seen=path.resolve(),
+                expected=f"a file below {folder}", next_step="copy it into the folder",
+            )  # fmt: skip
         return path.read_bytes()
     except OSError as err:
         raise RecipeError(
@@ -144,8 +162,18 @@ def _bytes(path: Path) -> bytes:
 
 
 def _chained(overlay: Overlay) -> None:
-    """Several patches to one file: each must start from what the one before it gives."""
+    """Several patches to one file: each must start from what the one before it gives. A file is added once, or it is
+    patched: an overlay that adds it knows its whole text."""
     last: dict[str, Step] = {}
+    added: set[str] = set()
+    for entry, _ in overlay.added:
+        if entry.file in added or any(step.patch.file == entry.file for step in overlay.steps):
+            how = "twice" if entry.file in added else "and patched"
+            raise RecipeError(
+                f"{entry.file} is added {how}", on=f"overlay {overlay.name}", expected="one source for an added file",
+                next_step="put the whole text into one file of the overlay (include brings those of other overlays)",
+            )  # fmt: skip
+        added.add(entry.file)
     for step in overlay.steps:
         earlier = last.get(step.patch.file)
         if earlier and earlier.patch.after != step.patch.before:

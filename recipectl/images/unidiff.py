@@ -180,11 +180,21 @@ def _must_fit(lines: list[str], hunk: Hunk, number: int, path: str, name: str) -
             "a hunk is off its place", on=on, seen="its context stands at line " + ", ".join(map(str, found)),
             expected=f"line {hunk.start}, exactly", next_step=rebase,
         )  # fmt: skip
+    if places([_unix(line) for line in lines], tuple(map(_unix, hunk.old))):
+        crlf = any(line.endswith("\r\n") for line in hunk.old)
+        raise RecipeError(
+            "only the line ends of a hunk differ", on=on, seen=f"CRLF in the {'patch' if crlf else 'file'} alone",
+            expected="the same line ends in both", next_step="make the diff anew from the file as it is, byte for byte",
+        )  # fmt: skip
     offset, wanted, seen = _first_difference(lines, hunk)
     raise RecipeError(
         "the context of a hunk does not match", on=on, seen=f"line {hunk.start + offset}: {seen!r}",
         expected=f"{wanted!r}", next_step=rebase,
     )  # fmt: skip
+
+
+def _unix(line: str) -> str:
+    return line[:-2] + "\n" if line.endswith("\r\n") else line
 
 
 def _first_difference(lines: list[str], hunk: Hunk) -> tuple[int, str, str]:

@@ -120,6 +120,38 @@ def test_a_changed_source_file(settings: Settings, work: Path) -> None:
         load(settings, "toy-overlay")
 
 
+@pytest.mark.parametrize("name", ["first.patch", "added.py", "check.py"])
+def test_a_link_that_leaves_the_folder_is_refused(settings: Settings, work: Path, name: str) -> None:
+    folder = write_overlay(work)
+    (work / "elsewhere").write_bytes((folder / name).read_bytes())
+    (folder / name).unlink()
+    (folder / name).symlink_to("../../elsewhere")
+    with pytest.raises(RecipeError, match="outside of its folder") as caught:
+        load(settings, "toy-overlay")
+    assert caught.value.seen == str(work / "elsewhere")
+    (folder / "inside").write_bytes((work / "elsewhere").read_bytes())
+    (folder / name).unlink()
+    (folder / name).symlink_to("inside")
+    load(settings, "toy-overlay")
+
+
+def test_a_check_that_is_not_utf8(settings: Settings, work: Path) -> None:
+    (write_overlay(work) / "check.py").write_bytes(b"x = 1\nprint('\xff')\n")
+    with pytest.raises(RecipeError, match="not UTF-8 text") as caught:
+        load(settings, "toy-overlay")
+    assert str(caught.value.on).endswith("check.py:2")
+
+
+def test_a_file_has_one_source(settings: Settings, work: Path) -> None:
+    added = manifest()["files"]
+    write_overlay(work, files=[*added, {**added[0]}])
+    with pytest.raises(RecipeError, match=r"toy/added.py is added twice"):
+        load(settings, "toy-overlay")
+    write_overlay(work, files=[{**added[0], "file": "toy/first.py"}])
+    with pytest.raises(RecipeError, match=r"toy/first.py is added and patched"):
+        load(settings, "toy-overlay")
+
+
 def test_includes_come_first(settings: Settings, work: Path) -> None:
     write_overlay(work)
     write_overlay(work, name="outer", include=["toy-overlay"], patches=[], files=[], env={"A": "1"}, checks=[])

@@ -61,6 +61,13 @@ def test_fuzz_is_refused() -> None:
     assert err.expected == "'12'"
 
 
+def test_line_ends_that_differ_are_named_and_the_same_ones_fit() -> None:
+    dos_old, dos = OLD.replace("\n", "\r\n"), diff(OLD, NEW).replace("\n", "\r\n")
+    assert patched(dos_old, dos) == NEW.replace("\n", "\r\n")
+    assert refused(OLD, dos).seen == "CRLF in the patch alone"
+    assert refused(dos_old, diff(OLD, NEW)).seen == "CRLF in the file alone"
+
+
 def test_applied_already() -> None:
     assert "applied already" in refused(NEW, diff(OLD, NEW)).what
 
