@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # `--help` needs neither
     from recipectl.console import Console
     from recipectl.settings import Settings
 
+ROOT_OPTIONS = ("such option: --recipes", "such option: --quiet", "such option: -q", "such option: --version")
 # What only the machine can do to us; any other OSError that arrives here is a case that somebody forgot.
 _REFUSED = {
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE,
@@ -89,11 +90,19 @@ def unwritten(error: OSError) -> int:
     return UsageError.exit_code
 
 
-def wrong_line(message: str) -> int:
-    """A command line that the parser refused, as a JSON document; the exit code."""
+def wrong_line(message: str, asked: str, argv: Sequence[str]) -> int:
+    """Tell what the parser refuses in a command line, of which it understood `asked`; the exit code."""
     from recipectl.console import Console
 
-    Console(json_mode=True).error(UsageError(message, next_step="recipectl VERB -h"))
+    if not argv:  # then the message is the help
+        sys.stderr.write(message + "\n")
+        return UsageError.exit_code
+    next_step = f"{asked} -h"
+    if asked != "recipectl" and any(option in message for option in ROOT_OPTIONS):
+        next_step = f"put it before the verb: recipectl {message.rpartition(' ')[2]} ..."
+    said = message.replace("Value error, ", "").rstrip(".")
+    error = UsageError(said[:1].lower() + said[1:], next_step=next_step)
+    Console(json_mode="--json" in argv).error(error)
     return UsageError.exit_code
 
 

@@ -14,6 +14,7 @@ import typer
 
 from recipectl import __version__
 from recipectl.calling import call, unwritten, wrong_line
+from recipectl.errors import Interrupted
 
 app = typer.Typer(
     name="recipectl",
@@ -437,16 +438,15 @@ def demo(
 
 def run(argv: list[str]) -> int:
     """Run one command line; the exit code of the process."""
-    json_mode = "--json" in argv
     try:
-        # As a program's answer, a wrong command line is one JSON document too.
-        code = app(args=argv, prog_name="recipectl", standalone_mode=not json_mode)
-        return code if isinstance(code, int) else 0
-    except SystemExit as stop_:
-        return stop_.code if isinstance(stop_.code, int) else (0 if stop_.code is None else 2)
+        return app(args=argv, prog_name="recipectl", standalone_mode=False) or 0
+    except typer.Abort:  # Ctrl-C before there was a verb
+        return Interrupted.exit_code
     except OSError as error:  # help and version are printed by the parser
         return unwritten(error)
     except Exception as error:
-        if not hasattr(error, "format_message"):  # the parser's own class is private to typer
+        # The parser's own classes are private to typer.
+        if not hasattr(error, "format_message"):
             raise
-        return wrong_line(error.format_message())
+        asked = getattr(getattr(error, "ctx", None), "command_path", "recipectl")
+        return wrong_line(error.format_message(), asked, argv)

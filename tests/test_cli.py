@@ -72,7 +72,26 @@ def test_what_fails_answers_with_one_document_too(cli: Cli, argv: str) -> None:
 @pytest.mark.parametrize("argv", [["frob"], ["show", "--k", "seven"], ["--frob"], ["use"]])
 def test_a_wrong_command_line_is_exit_code_2(cli: Cli, argv: list[str]) -> None:
     done = cli(*argv)
-    assert done.returncode == 2 and done.stdout == "" and "Error" in done.stderr
+    assert done.returncode == 2 and done.stdout == "" and done.stderr.startswith("error[usage]: ")
+    assert done.stderr.splitlines()[-1].endswith(" -h")
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (["serv"], "no such command 'serv'. Did you mean 'serve'?"),
+        (["show", "--evidnce"], "--evidence"),
+        (["lock", "--update", "x"], "'x' is not one of 'target', 'drafter', 'all'"),
+        (["list", "--recipes", "."], "put it before the verb: recipectl --recipes ..."),
+    ],
+)
+def test_a_wrong_command_line_names_the_right_one(cli: Cli, argv: list[str], told: str) -> None:
+    assert told in cli(*argv).stderr
+
+
+def test_no_command_line_at_all_is_answered_with_the_help(cli: Cli) -> None:
+    done = cli()
+    assert (done.returncode, done.stderr.strip()) == (2, cli("--help").stdout.strip())
 
 
 def test_the_table_of_exit_codes_is_the_error_tree() -> None:
