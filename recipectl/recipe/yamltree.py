@@ -23,7 +23,8 @@ _INT = re.compile(r"-?(0|[1-9]\d*)\Z")
 _FLOAT = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?\Z")
 _AMBIGUOUS = re.compile(
     r"(?:True|TRUE|False|FALSE|Null|NULL|[Yy]es|YES|[Nn]o|NO|[Oo]n|ON|[Oo]ff|OFF"
-    r"|[-+]?0\d+|[-+]?0[xob][\da-fA-F_]+|[-+]?\d[\d_]*_[\d_]*(?:\.\d*)?|\+\d+(?:\.\d*)?|[-+]?\.\d+|[-+]?\d+\.(?:[eE]\d+)?"
+    r"|[-+]?0\d+|[-+]?0(?:x[\da-fA-F_]+|o[0-7_]+|b[01_]+)|[-+]?\d[\d_]*_[\d_]*(?:\.\d*)?|\+\d+(?:\.\d*)?|[-+]?\.\d+"
+    r"|[-+]?\d+\.(?:[eE]\d+)?"
     r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)|=|<<)\Z"
 )
 _TAG = "tag:yaml.org,2002:"

@@ -32,6 +32,15 @@ def test_the_toy_manifest_is_fine() -> None:
     assert said() == ""
 
 
+def test_a_sha256_that_begins_like_a_binary_number_is_text_to_every_reader() -> None:
+    """One in 256 begins with 0b; no reader takes a 2 for a binary digit."""
+    sha = "0b27be6986eb2f8a9642486dde6d4df9293ed872394ecbbc66d0ef21514506d8"
+    text = yaml.safe_dump(manifest(patches=patch(before=sha)))
+    assert f"before: {sha}" in text, "not quoted, as people write it"
+    assert messages(text) == []
+    assert "error[P008]" in messages(text.replace(sha, "0b" + "10" * 31))[0]
+
+
 def test_our_own_overlays_are_fine() -> None:
     files = sorted((ROOT / "overlays").glob("*/overlay.yaml"))
     assert len(files) >= 6
