@@ -94,7 +94,10 @@ def join(hosts: Sequence[Host], found: Sequence[Facts], wanted: Sequence[str]) -
             "NCCL_IB_ADDR_RANGE": f"{nic.address}/32",  # which of this host's own GIDs: the one of this address
             "NCCL_IB_GID_INDEX": host.gid_index or (str(hca.gid_index) if hca and hca.gid_index is not None else None),
         }  # fmt: skip
-        unknown = [w for w in wanted if known.get(w) is None]
+        if strange := [w for w in wanted if w not in known]:
+            raise UsageError(f"no fact about a host gives {', '.join(strange)}", on="per_rank_env",
+                             expected=", ".join(known), next_step="write its value under env in the recipe")  # fmt: skip
+        unknown = [w for w in wanted if known[w] is None]
         if unknown:
             raise UsageError(f"{', '.join(unknown)} cannot be found out on {host.name}", seen=_seen(fact),
                              next_step=f"pin it: --hosts ...,{host.name}#hca=...,gid_index=...")  # fmt: skip

@@ -26,6 +26,7 @@ def recipe(folder: Path, hosts: Hosts) -> Path:
     in_container(folder, hosts.ref, hosts.digest, nodes=2, network="host")
     file = folder / "recipe.yaml"
     text = file.read_text().replace('      OMP_NUM_THREADS: "2"\n', LANE_ENV)
+    text = text.replace("boot_timeout_s: 600\n", "boot_timeout_s: 1500\n")  # two boots at once, on a machine in use
     file.write_text(text.replace("network: host}", "network: host, shm_size: 1g}"))
     return folder.parent
 

@@ -104,6 +104,12 @@ def test_every_variable_that_a_recipe_of_ours_leaves_to_us_is_found_out() -> Non
     assert found.keys() == wanted
 
 
+def test_a_variable_that_nobody_knows_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(UsageError, match="no fact about a host gives NCCL_ALGO") as caught:
+        join([Host("a", None), Host("b", "ssh://b")], [LAB, LAB], ["VLLM_HOST_IP", "NCCL_ALGO"])
+    assert "GLOO_SOCKET_IFNAME" in (caught.value.expected or "")
+
+
 def test_a_pinned_port_that_is_down_is_refused() -> None:
     down = [Host("a", None, interface="enp1s0f1np1", hca="rocep1s0f0"), Host("b", "ssh://b", interface="enp1s0f1np1")]
     with pytest.raises(UsageError, match="NCCL_IB_HCA cannot be found out on a"):
