@@ -96,7 +96,7 @@ def join(hosts: Sequence[Host], found: Sequence[Facts], wanted: Sequence[str]) -
         }  # fmt: skip
         if strange := [w for w in wanted if w not in known]:
             raise UsageError(f"no fact about a host gives {', '.join(strange)}", on="per_rank_env",
-                             expected=", ".join(known), next_step="write its value under env in the recipe")  # fmt: skip
+                             expected=", ".join(known), next_step="write the value under env of the lane")  # fmt: skip
         unknown = [w for w in wanted if known[w] is None]
         if unknown:
             raise UsageError(f"{', '.join(unknown)} cannot be found out on {host.name}", seen=_seen(fact),
