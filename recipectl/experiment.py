@@ -202,7 +202,10 @@ def judge_speed(stage: Stage, by_concurrency: Mapping[int, Sequence[float]]) -> 
 
 def judge_comparison(stage: Stage, judged: Sequence[Judged]) -> Outcome:
     """The candidate against the other arm, tok/s last: what regresses fails, what is not called is inconclusive."""
-    evidence: dict[str, Json] = {"lines": [j.line() for j in judged]}
+    evidence: dict[str, Json] = {
+        "terms": compare.terms(judged, {str(k): v for k, v in stage.min_effect.items()}),
+        "lines": [j.line() for j in judged],
+    }
     if worse := compare.regressions(judged):
         return Outcome(stage.name, "FAIL", "; ".join(worse), evidence)
     speeds = [j for j in judged if j.metric == "tok_s"]

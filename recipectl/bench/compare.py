@@ -1,20 +1,20 @@
 """Two results, one verdict per cell: better, worse, no change, inconclusive. PURE.
 
 Step time is judged first, then acceptance length, then tok/s, since tok/s is the quotient of the two. Values are
-paired by prompt and round; intervals come from a bootstrap over prompts (over rounds where a phase has one prompt).
-The minimum effect is stated before: a difference inside it is no change.
+paired by prompt and round; intervals come from a bootstrap over prompts, rounds or boots, whichever is widest. The
+minimum effect is stated before: a difference inside it is no change.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from recipectl.bench import measure, resample
+from recipectl.bench import measure, resample, stats
 from recipectl.bench.result import Block, Measured, Request, Result
 from recipectl.errors import BenchError, UsageError
 
@@ -25,7 +25,9 @@ METRICS: tuple[Metric, ...] = ("step_ms", "acceptance_length", "tok_s")
 MIN_EFFECT: dict[str, float] = {"step_ms": 0.015, "acceptance_length": 0.05, "tok_s": 0.02}
 # Three rounds reach p = 0.1 at best: below this number nothing is called.
 MIN_ROUNDS = 5
+MANY = 1000  # rounds that nobody runs
 ALPHA = 0.05
+Key = tuple[int, int, str]  # ordinal of the boot, round, prompt
 
 
 @dataclass(frozen=True)
@@ -44,17 +46,23 @@ class Judged:
     pairs: int
     verdict: Verdict
     needs: int | None
+    cv: tuple[float | None, float | None] = (None, None)
+    by_boot: tuple[tuple[float, float], ...] = ()
 
     def line(self) -> str:
         """The row as text."""
         unit = " tokens" if self.metric == "acceptance_length" else " %"
         scale = 1.0 if self.metric == "acceptance_length" else 100.0
         e = self.effect
-        more = f", would take about {self.needs} rounds" if self.needs else ""
+        about = f"over {MANY}" if self.needs and self.needs >= MANY else f"about {self.needs}"
+        more = f", would take {about} rounds" if self.needs else ""
+        cv = ", CV {:.1%} and {:.1%}".format(*self.cv) if None not in self.cv else ""
+        boots = ", by boot " + " ".join(f"{a:.4g}->{b:.4g}" for a, b in self.by_boot) if self.boots > 1 else ""
         return (
             f"{self.phase} c={self.concurrency} {self.metric}: {self.a:.4g} -> {self.b:.4g} "
             f"({scale * e.point:+.2f}{unit}, {scale * e.low:+.2f} to {scale * e.high:+.2f}), p {self.p:.3f}, "
-            f"{self.pairs} pairs, {self.rounds} rounds, {self.boots} boots: {self.verdict}{more}"
+            f"{self.pairs} pairs, {self.rounds} rounds, {self.boots} {'boot' if self.boots == 1 else 'boots'}"
+            f"{cv}{boots}: {self.verdict}{more}"
         )
 
 
@@ -98,6 +106,25 @@ def compare(
     return judged
 
 
+def terms(judged: Sequence[Judged], min_effect: Mapping[str, float] = MIN_EFFECT) -> str:
+    """What a verdict had to reach, stated beside the verdicts."""
+    cells = len({(j.phase, j.concurrency) for j in judged})
+    e = {**MIN_EFFECT, **min_effect}
+    return (f"minimum effect {e['step_ms']:.1%} step time, {e['acceptance_length']:g} tokens of acceptance length, "
+            f"{e['tok_s']:.1%} tok/s; intervals of {1 - ALPHA / cells:.1%} for {cells} cell(s)")  # fmt: skip
+
+
+def dropped(result: Result) -> Iterator[str]:
+    """The void blocks of a result by rule: what a comparison leaves out must be seen."""
+    for m in result.measured:
+        rules = Counter(reason.partition(":")[0] for b in m.blocks for reason in b.void)
+        if rules:
+            void = sum(bool(b.void) for b in m.blocks)
+            yield f"{void} of {len(m.blocks)} blocks of {m.protocol.name} are void: " + ", ".join(
+                f"{rule} {n}" for rule, n in rules.most_common()
+            )
+
+
 def join(results: Sequence[Result]) -> Result:
     """Several boots of one arm as one result, cells recomputed. UsageError if their protocols differ."""
     first, *rest = results
@@ -136,30 +163,54 @@ def regressions(judged: Sequence[Judged]) -> list[str]:
 def _judge(
     a: Measured, b: Measured, phase: str, c: int, metric: Metric, least: float, confidence: float
 ) -> Judged | None:
-    left, right = _values(a, phase, c, metric), _values(b, phase, c, metric)
-    keys = sorted(set(left) & set(right))
+    left, right, keys = _paired(a, b, phase, c, metric)
     if not keys:
         return None
     additive = metric == "acceptance_length"
     effects = {k: right[k] - left[k] if additive else math.log(right[k] / left[k]) for k in keys}
-    rounds = len({(boot, r) for boot, r, _ in keys})
-    prompts = {p for _, _, p in keys}
-    clusters: dict[str, list[float]] = defaultdict(list)
-    for (boot, r, prompt), effect in effects.items():
-        clusters[prompt if len(prompts) >= MIN_ROUNDS else f"{boot}/{r}"].append(effect)
-    found = resample.cluster_bootstrap(clusters, confidence)
+    rounds, boots = len({(boot, r) for boot, r, _ in keys}), sorted({boot for boot, _, _ in keys})
+    found, clusters = interval(effects, confidence)
     e = found if additive else resample.Interval(*(math.expm1(v) for v in (found.point, found.low, found.high)))
-    verdict = _verdict(e, least, lower_is_better=metric == "step_ms", rounds=rounds)
-    needs = max(MIN_ROUNDS, math.ceil(rounds * (e.half / least) ** 2)) if verdict == "inconclusive" else None
+    enough = rounds_to_call(confidence, prompts=len({p for _, _, p in keys}))
+    verdict = _verdict(e, least, lower_is_better=metric == "step_ms") if rounds >= enough else "inconclusive"
     return Judged(
-        phase, c, metric, _middle(left, keys), _middle(right, keys), e, resample.sign_flip_p(list(effects.values())),
-        rounds, len({boot for boot, _, _ in keys}), len(keys), verdict, needs,
+        phase, c, metric, _middle(left, keys), _middle(right, keys), e,
+        resample.sign_flip_p([sum(v) / len(v) for v in clusters.values()]), rounds, len(boots), len(keys), verdict,
+        _rounds_needed(e, least, rounds, enough) if verdict == "inconclusive" else None,
+        (_cv(left, keys), _cv(right, keys)),
+        tuple((_middle(left, own), _middle(right, own)) for i in boots if (own := [k for k in keys if k[0] == i])),
     )  # fmt: skip
 
 
-def _verdict(e: resample.Interval, least: float, *, lower_is_better: bool, rounds: int) -> Verdict:
-    if rounds < MIN_ROUNDS:
-        return "inconclusive"
+def interval(effects: Mapping[Key, float], confidence: float) -> tuple[resample.Interval, dict[str, list[float]]]:
+    """The interval of the median effect, with the clusters that it rests on.
+
+    Pairs of one prompt are alike, so are pairs of one round (a clock that drifts hits all prompts) and of one boot.
+    Clusters of each kind give an interval where there are enough of them; the widest is the one to believe.
+    """
+    ways: dict[str, dict[str, list[float]]] = {"prompt": {}, "round": {}, "boot": {}}
+    for (boot, r, prompt), effect in effects.items():
+        for way, cluster in (("prompt", prompt), ("round", f"{boot}/{r}"), ("boot", str(boot))):
+            ways[way].setdefault(cluster, []).append(effect)
+    enough = [c for c in ways.values() if len(c) >= MIN_ROUNDS] or [ways["round"]]
+    found = [(resample.cluster_bootstrap(clusters, confidence), clusters) for clusters in enough]
+    return max(found, key=lambda pair: pair[0].half)
+
+
+def rounds_to_call(confidence: float, *, prompts: int) -> int:
+    """How many rounds a verdict takes. With one prompt a round is one value, and the range of n values misses their
+    median with probability 2 ** (1 - n), whatever is resampled: 6 rounds for 95 %, more for several cells."""
+    return MIN_ROUNDS if prompts > 1 else max(MIN_ROUNDS, math.ceil(1 - math.log2(1 - confidence)))
+
+
+def _rounds_needed(e: resample.Interval, least: float, rounds: int, enough: int) -> int:
+    """Rounds until the interval would lie on one side of the minimum effect, its width falling with their root."""
+    room = abs(abs(e.point) - least)
+    wanted = math.ceil(min(MANY, rounds * (e.half / room) ** 2)) if room else MANY
+    return max(enough, min(MANY, rounds + 1), wanted) if rounds >= enough else max(enough, wanted)
+
+
+def _verdict(e: resample.Interval, least: float, *, lower_is_better: bool) -> Verdict:
     if -least < e.low and e.high < least:
         return "no change"
     if e.low >= least:
@@ -169,10 +220,18 @@ def _verdict(e: resample.Interval, least: float, *, lower_is_better: bool, round
     return "inconclusive"
 
 
-Key = tuple[int, int, str]  # ordinal of the boot, round, prompt
+def _paired(
+    a: Measured, b: Measured, phase: str, c: int, metric: Metric
+) -> tuple[dict[Key, float], dict[Key, float], list[Key]]:
+    """Both sides and the keys they share; by block where only one side knows the metric of a request."""
+    for by_block in (False, True):
+        left, right = (_values(m, phase, c, metric, by_block=by_block) for m in (a, b))
+        if keys := sorted(set(left) & set(right)):
+            return left, right, keys
+    return {}, {}, []
 
 
-def _values(m: Measured, phase: str, c: int, metric: Metric) -> dict[Key, float]:
+def _values(m: Measured, phase: str, c: int, metric: Metric, *, by_block: bool) -> dict[Key, float]:
     """The metric by (boot, round, prompt). Where a request does not say it, its whole block stands in for the prompt.
 
     Boots are numbered by their order, so that the first boots of both arms pair.
@@ -183,8 +242,8 @@ def _values(m: Measured, phase: str, c: int, metric: Metric) -> dict[Key, float]
         if b.phase != phase or b.concurrency != c or not b.valid:
             continue
         boot = boots.index(b.boot)
-        drafts = b.acceptance is not None
-        by_request = [(r.prompt, v) for r in b.requests if (v := _of_request(r, metric, drafts)) is not None]
+        rows = () if by_block else b.requests
+        by_request = [(r.prompt, v) for r in rows if (v := _of_request(r, metric, b)) is not None]
         for prompt, value in by_request:
             out[boot, b.round, prompt].append(value)
         if not by_request and (whole := _of_block(b, metric)) is not None:
@@ -192,19 +251,20 @@ def _values(m: Measured, phase: str, c: int, metric: Metric) -> dict[Key, float]
     return {k: sum(v) / len(v) for k, v in out.items() if sum(v) > 0}
 
 
-def _of_request(r: Request, metric: Metric, drafts: bool) -> float | None:
-    if r.failure or r.tok_s is None:
+def _of_request(r: Request, metric: Metric, b: Block) -> float | None:
+    if r.failure:
         return None
     if metric == "tok_s":
         return r.tok_s
-    if metric == "step_ms" and not drafts:  # one token a step
-        return 1e3 / r.tok_s
     steps, accepted = r.spec.get("num_spec_steps"), r.spec.get("num_accepted_draft_tokens")
-    if not (isinstance(steps, int) and isinstance(accepted, int) and steps):
+    drafted = isinstance(steps, int) and isinstance(accepted, int) and steps > 0
+    if metric == "acceptance_length":  # counts stand, also where the times of a stream do not
+        return 1 + accepted / steps if drafted else None  # type: ignore[operator]
+    if r.tok_s is None or r.t_first_ns is None or r.t_last_ns is None:
         return None
-    if metric == "acceptance_length":
-        return 1 + accepted / steps
-    return ((r.t_last_ns or 0) - (r.t_first_ns or 0)) / 1e6 / steps
+    if b.acceptance is None:  # one token a step
+        return 1e3 / r.tok_s
+    return measure.step_ms_of(r) if drafted else None
 
 
 def _of_block(b: Block, metric: Metric) -> float | None:
@@ -214,6 +274,14 @@ def _of_block(b: Block, metric: Metric) -> float | None:
 
 def _middle(values: Mapping[Key, float], keys: Sequence[Key]) -> float:
     return median([values[k] for k in keys])
+
+
+def _cv(values: Mapping[Key, float], keys: Sequence[Key]) -> float | None:
+    """Variation from round to round, of the mean over a round's prompts."""
+    rounds: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for boot, r, prompt in keys:
+        rounds[boot, r].append(values[boot, r, prompt])
+    return stats.cv([sum(v) / len(v) for v in rounds.values()])
 
 
 def _short(value: object) -> str:

@@ -85,13 +85,13 @@ def rates(
     else:
         tok_s = stats.median([stream_rate(s, protocol) for s in streams])
     done = [s for s in streams if s.ok]
-    later = sum((s.n or 0) - s.n_first for s in done)
     # D counts the drafts of failed streams too, so a block with one has no emitted length and no step time.
-    steps: int | None = None
-    if a is not None:
-        steps = a.drafts if trimmed(streams, a) is not None else None
-    elif gauge is None:  # no speculation: one token a step
-        steps = later
+    drafts = a.drafts if a is not None and trimmed(streams, a) is not None else None
+    steps: int | None = None  # those between the first chunks and the last
+    if a is not None and drafts:
+        steps = drafts - sum(stats.first_steps(s.n_first, a.proposed / a.drafts) for s in done)
+    elif a is None and gauge is None:  # no speculation: one token a step
+        steps = sum((s.n or 0) - s.n_first for s in done)
     seconds = sum(s.chunks[-1].t - s.chunks[0].t for s in done if s.chunks) / stats.NS
     return Rates(
         tok_s=tok_s,
@@ -101,11 +101,22 @@ def rates(
         agg_run=run,
         ttft_s=stats.median([stats.ttft_s(s) for s in streams]),
         acceptance_length=a.length if a else gauge.length if gauge else None,
-        emitted_length=later / steps if a and steps else None,
+        emitted_length=sum((s.n or 0) - 1 for s in done) / drafts if drafts else None,
         step_ms=1e3 * seconds / steps if steps and seconds else None,
         server_step_ms=1e3 * delta.step_s if delta and delta.step_s else None,
         server_tok_s=stats.median([_server_rate(s) for s in streams]),
     )
+
+
+def step_ms_of(r: Request) -> float | None:
+    """The step time of one stream, where the server tells its steps."""
+    steps, proposed = r.spec.get("num_spec_steps"), r.spec.get("num_draft_tokens")
+    if not (isinstance(steps, int) and isinstance(proposed, int) and steps):
+        return None
+    if r.t_first_ns is None or r.t_last_ns is None:
+        return None
+    later = steps - stats.first_steps(r.n_first, proposed / steps)
+    return (r.t_last_ns - r.t_first_ns) / 1e6 / later if later > 0 else None
 
 
 def _server_rate(stream: Stream) -> float | None:

@@ -84,8 +84,8 @@ class Rates(Part):
     agg_run: float | None = None
     ttft_s: float | None = None
     acceptance_length: float | None = None
-    emitted_length: float | None = Field(default=None, description="(N - n_first) / D: what times step rate is tok/s")
-    step_ms: float | None = Field(default=None, description="emitted_length over the pooled stream rate")
+    emitted_length: float | None = Field(default=None, description="(N - 1) / D: what times step rate is tok/s")
+    step_ms: float | None = Field(default=None, description="windows of the streams over the verify steps in them")
     server_step_ms: float | None = Field(default=None, description="the engine's own inter-token histogram, mean")
     server_tok_s: float | None = Field(default=None, description="(N - 1) / generation_time_ms, median of streams")
 

@@ -29,6 +29,7 @@ from recipectl.recipe.base import Json
 QUIET_S = 10.0
 SETTLE_S = 2.0
 POLL_S = 0.05
+UNKNOWN_BOOT = "unknown"
 
 
 @dataclass(frozen=True)
@@ -237,7 +238,7 @@ class Session:
         if self.target.boot:
             return self.target.boot
         start = self.found.scrape.value("process_start_time_seconds") if self.found and self.found.scrape else None
-        return f"process-{start:.0f}" if start else "unknown"
+        return f"process-{start:.0f}" if start else UNKNOWN_BOOT
 
     def result(self, *, partial: bool) -> Result:
         """Everything so far as one result."""
@@ -255,7 +256,8 @@ class Session:
             rig=rig.describe(), client={"core": self.cost.core, "late_connections": self.cost.late_connections},
             formulas={**FORMULAS, "aggregate": "tokens of all streams / time, while all streams were live",
                       "acceptance_length": "1 + accepted / drafts, pooled over the block",
-                      "step_ms": "1000 x sum(t_last - t_first) / drafts: emitted length over the mean rate"},
+                      "emitted_length": "sum(N - 1) / drafts",
+                      "step_ms": "1000 x sum(t_last - t_first) / drafts, less those inside the first chunks"},
             measured=[self._measured(p) for p in self.protocols], warnings=self.warnings, notes=t.notes,
         )  # fmt: skip
 

@@ -52,6 +52,12 @@ def ttft_s(stream: Stream) -> float | None:
     return (stream.chunks[0].t - stream.t_request) / NS if stream.chunks else None
 
 
+def first_steps(n_first: int, k: float) -> int:
+    """Verify steps whose tokens came inside the first chunk (merged reads): at least this many, since the prefill gives
+    one token and a step at most K + 1. They took place before the window from the first chunk to the last."""
+    return math.ceil((n_first - 1) / (k + 1)) if n_first > 1 else 0
+
+
 def steady_window(streams: Sequence[Stream]) -> tuple[float, float] | None:
     """(tokens, seconds) while all streams of a wave were live: last first-token to first last-token.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from recipectl.bench import compare, published
 from recipectl.bench.result import Result
+from recipectl.bench.run import UNKNOWN_BOOT
 from recipectl.commands import results
 from recipectl.console import Console
 from recipectl.errors import RegressionError, UsageError
@@ -22,8 +23,12 @@ def run(settings: Settings, console: Console, *, a: str, b: str | None, against:
     left, right = results.read(settings, a), results.read(settings, b or "")
     judged = compare.compare(left, right)
     worse = compare.regressions(judged)
-    console.print(f"A {_title(left)}\nB {_title(right)}")
-    if {m.boot for x in left.measured for m in x.blocks} & {m.boot for x in right.measured for m in x.blocks}:
+    for name, result in (("A", left), ("B", right)):
+        console.print(f"{name} {_title(result)}")
+        for line in compare.dropped(result):
+            console.print(f"  {line}")
+    console.print(compare.terms(judged))
+    if _boots(left) & _boots(right):
         console.notice(
             "both results come from one boot: this is an A/A control, its intervals are the rig's noise floor"
         )
@@ -47,6 +52,11 @@ def _published(settings: Settings, console: Console, result: Result) -> int:
     worse = [r for r in rows if r.verdict == "below"]
     console.document({"rows": [vars(r) for r in rows], "regressions": len(worse)})
     return RegressionError.exit_code if worse else 0
+
+
+def _boots(result: Result) -> set[str]:
+    """The boots that were measured, as far as the server told which."""
+    return {b.boot for m in result.measured for b in m.blocks} - {UNKNOWN_BOOT}
 
 
 def _title(result: Result) -> str:
