@@ -18,6 +18,7 @@ from recipectl.fsio import locked
 from recipectl.images import smgate, summary
 from recipectl.images.build import BuildPlan, plan
 from recipectl.images.build import build as build_image
+from recipectl.images.known import Known
 from recipectl.images.locking import base_of, require_overlay
 from recipectl.images.overlay_files import load
 from recipectl.settings import Settings
@@ -77,7 +78,10 @@ def _build(settings: Settings, console: Console, chosen: Chosen, todo: BuildPlan
         doing = f"build of {todo.tag}"
         lock = settings.state_dir / "locks" / f"{todo.tag.replace('/', '--')}.lock"
         with locked(lock, doing, notice=console.notice), console.progress(f"building {todo.tag}") as bar:
-            built = build_image(engine, todo, console.notice, lambda _d, _t, line: bar.describe(line or "building"))
+            known = Known(settings.state_dir)
+            built = build_image(
+                engine, todo, console.notice, lambda _d, _t, line: bar.describe(line or "building"), known
+            )
     except KeyboardInterrupt:
         raise Interrupted("the build was stopped; nothing was tagged", on=todo.tag) from None
     path = None

@@ -10,6 +10,7 @@ from recipectl.console import Console
 from recipectl.errors import EngineError, PinError
 from recipectl.images import verify as images
 from recipectl.images.build import plan
+from recipectl.images.known import Known
 from recipectl.images.locking import base_of, relock
 from recipectl.images.overlay_files import load
 from recipectl.images.port import ContainerEngine
@@ -61,8 +62,11 @@ def pull_images(settings: Settings, console: Console, chosen: Chosen, lock: Lock
     return out
 
 
-def verify_images(settings: Settings, console: Console, chosen: Chosen, lock: Lock) -> dict[str, object]:
-    """Check the lane's images on this engine against the lock. PinError names what is not as locked."""
+def verify_images(
+    settings: Settings, console: Console, chosen: Chosen, lock: Lock, *, full: bool = False
+) -> dict[str, object]:
+    """Check the lane's images on this engine against the lock; `full` reads the files of a built one again. PinError
+    names what is not as locked."""
     wanted = _needs(console, chosen, lock)
     engine = _engine(settings, console) if wanted else None
     if engine is None:
@@ -74,7 +78,8 @@ def verify_images(settings: Settings, console: Console, chosen: Chosen, lock: Lo
     if name := chosen.lane.engine.overlay:
         overlay = load(settings, name)
         todo = plan(overlay, base_of(overlay, lock), chosen.lane_name)
-        built = images.check_built(engine, todo, console.notice)
+        known = None if full else Known(settings.state_dir)
+        built = images.check_built(engine, todo, console.notice, known)
         console.print(f"overlay {name}: " + (f"{todo.tag}, as built" if built else "not built here: recipectl build"))
         out[todo.tag] = {"layers": built.layers if built else None}
     return out

@@ -12,6 +12,7 @@ from recipectl.gpu import gpus
 from recipectl.hub.store import local_dir
 from recipectl.images import verify as images
 from recipectl.images.build import plan as build_plan
+from recipectl.images.known import Known
 from recipectl.images.locking import base_of
 from recipectl.images.overlay_files import load
 from recipectl.images.port import ContainerEngine, ImageInfo
@@ -76,7 +77,7 @@ def held_as_locked(settings: Settings, chosen: Chosen, host: Host, engine: Conta
     if name := chosen.lane.engine.overlay:
         overlay = load(settings, name)
         todo = build_plan(overlay, base_of(overlay, chosen.lock), chosen.lane_name)
-        built = images.check_built(engine, todo, lambda _line: None)
+        built = images.check_built(engine, todo, lambda _line: None, Known(settings.state_dir))
         if built is None:
             raise EngineError(
                 f"the image of overlay {name} is not built on {host.name}", on=todo.tag,

@@ -27,7 +27,7 @@ def run(
     models = lane_models(chosen, lock)
     start = time.monotonic()
     check_folders(settings, console, chosen, models, full=full, jobs=jobs)
-    images = verify_images(settings, console, chosen, lock)
+    images = verify_images(settings, console, chosen, lock, full=full)
     took = time.monotonic() - start
     for model_name, locked in models.items():
         folder = folder_of(settings, chosen, model_name, locked)

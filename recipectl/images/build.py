@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from recipectl import provenance
 from recipectl.errors import PinError
 from recipectl.images import context, overlay, proof
+from recipectl.images.known import Known
 from recipectl.images.overlay import Overlay
 from recipectl.images.port import ImageInfo, ImageStore, Progress
 from recipectl.lockfile import LockedImage
@@ -58,16 +59,17 @@ def plan(what: Overlay, base: LockedImage, family: str) -> BuildPlan:
     return BuildPlan(what, base, digest, context.tag(what, family, digest), labels, text)
 
 
-def faults(engine: ImageStore, todo: BuildPlan, image: ImageInfo) -> list[str]:
+def faults(engine: ImageStore, todo: BuildPlan, image: ImageInfo, known: Known | None = None) -> list[str]:
     """Why an image is not what this build makes, a line each; empty if it is. Labels alone prove nothing: they can be
-    copied onto any image. So the layers count, where the base is here, and the bytes of every changed file."""
+    copied onto any image. So the layers count, where the base is here, and the bytes of every changed file, which are
+    read unless `known` has them."""
     out = [f"{k}: {image.labels.get(k)!r}, not {v!r}" for k, v in todo.labels.items() if image.labels.get(k) != v]
     wanted = todo.overlay.outcome()
     if base := engine.image(todo.base_name):
         own, expected = len(image.layers) - len(base.layers), 1 if wanted else 0
         if image.layers[: len(base.layers)] != base.layers or own != expected:
             out.append(f"layers: {len(image.layers)}, not the base's {len(base.layers)} and {expected} more")
-    if out:
+    if out or (known and known.holds(image.id, todo.digest)):
         return out
     inside = engine.read_files(image.id, [_inside(todo, path) for path in wanted]) if wanted else {}
     for path, after in sorted(wanted.items()):
@@ -75,10 +77,14 @@ def faults(engine: ImageStore, todo: BuildPlan, image: ImageInfo) -> list[str]:
         seen = "not there" if data is None else f"sha256 {overlay.sha256(data)}"
         if seen != f"sha256 {after}":
             out.append(f"{path}: {seen}, not {after}")
+    if known and not out:
+        known.add(image.id, todo.digest)
     return out
 
 
-def build(engine: ImageStore, todo: BuildPlan, say: Say, progress: Progress | None = None) -> Built:
+def build(
+    engine: ImageStore, todo: BuildPlan, say: Say, progress: Progress | None = None, known: Known | None = None
+) -> Built:
     """Reuse or build, then prove, then tag.
 
     Raises PinError, RecipeError or EngineError with nothing tagged: what bears the name and is not this overlay's image
@@ -87,7 +93,7 @@ def build(engine: ImageStore, todo: BuildPlan, say: Say, progress: Progress | No
     clock = _Clock()
     with clock("look"):
         found = engine.image(todo.tag)
-        wrong = faults(engine, todo, found) if found else []
+        wrong = faults(engine, todo, found, known) if found else []
     if found and not wrong:
         return Built(found, reused=True, seconds=clock.seconds)
     if found:
@@ -120,6 +126,8 @@ def build(engine: ImageStore, todo: BuildPlan, say: Say, progress: Progress | No
         raise
     image = engine.image(todo.tag)
     assert image is not None
+    if known:
+        known.add(image.id, todo.digest)
     return Built(image, False, answers, clock.finish())
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from recipectl.errors import PinError
 from recipectl.images.build import BuildPlan, faults
 from recipectl.images.context import repository
+from recipectl.images.known import Known
 from recipectl.images.port import ImageInfo, ImageStore, Progress
 from recipectl.lockfile import Lock, LockedImage
 from recipectl.recipe.lane import Lane
@@ -76,13 +77,15 @@ def _fits(image: ImageInfo, need: Need) -> bool:
     return need.locked.platform in (None, image.platform)
 
 
-def check_built(engine: ImageStore, todo: BuildPlan, say: Callable[[str], None]) -> ImageInfo | None:
+def check_built(
+    engine: ImageStore, todo: BuildPlan, say: Callable[[str], None], known: Known | None = None
+) -> ImageInfo | None:
     """The overlay's image, if it was built here; None if not. PinError for labels, layers or files that are not its
     own."""
     found = engine.image(todo.tag)
     if found is None:
         return None
-    if wrong := faults(engine, todo, found):
+    if wrong := faults(engine, todo, found, known):
         raise PinError(
             "the image is not the one that the overlay makes", on=todo.tag, details=wrong,
             next_step="recipectl build makes it anew",

@@ -15,6 +15,7 @@ import pytest
 from recipectl.errors import EngineError, HubError, PinError, RecipeError
 from recipectl.images import context
 from recipectl.images.build import BuildPlan, Built, build, faults, plan
+from recipectl.images.known import Known
 from recipectl.images.overlay_files import load
 from recipectl.images.verify import check_built
 from recipectl.lockfile import LockedImage
@@ -118,6 +119,26 @@ def test_labels_that_were_copied_onto_another_image_are_not_trusted(
     assert build(bench.docker, todo, said.append).reused is False
     assert any("is built anew: toy/added.py: not there" in line for line in said)
     assert check_built(bench.docker, todo, lambda line: None) is not None
+
+
+def test_an_image_is_read_once_by_its_id(settings: Settings, bench: Bench, work: Path) -> None:
+    todo = planned(settings, bench, work)
+    image = build(bench.docker, todo, lambda line: None, known=Known(work)).image
+    other = bench.docker.image("toybase:1")
+    assert other is not None
+    known = Known(work)
+    assert known.holds(image.id, todo.digest)
+    assert not known.holds(other.id, todo.digest) and not known.holds(image.id, "sha256:other")
+
+    class Unread:
+        """The engine, out of which no file is read."""
+
+        image = staticmethod(bench.docker.image)
+
+    assert faults(Unread(), todo, image, known) == []  # type: ignore[arg-type]
+    for damage in ("", "{", "[]", '{"x": 1}'):
+        (work / "images.json").write_text(damage)
+        assert not Known(work).holds(image.id, todo.digest)
 
 
 def refused(kind: type[Exception], settings: Settings, bench: Bench, work: Path, **given: Any) -> Any:
