@@ -5,6 +5,7 @@ Lengths are tokens per verify step with the bonus token inside (1 to K+1); rates
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -197,8 +198,11 @@ def _resets(before: Scrape, after: Scrape) -> Iterator[str]:
     if changed := [name for (name, labels), v in old.items() if new.get((name, labels), v) != v]:
         yield f"the server restarted inside the block ({changed[0]} changed)"
     for counter, name in _COUNTERS.items():
-        now = after.series(counter)
-        for labels, value in before.series(counter).items():
+        now, was = after.series(counter), before.series(counter)
+        if not all(map(math.isfinite, (*now.values(), *was.values()))):
+            yield f"{name} is no number"
+            continue
+        for labels, value in was.items():
             if labels not in now:
                 yield f"a series of {name} vanished inside the block"
                 break

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from recipectl.bench.protocol import Formula, Protocol
 from recipectl.bench.result import Cell, Result
 from recipectl.errors import UsageError
 from recipectl.recipe.lane import BenchRef, PublishedRow
@@ -49,7 +50,7 @@ def against(result: Result, refs: Sequence[BenchRef]) -> list[Row]:
         for published in ref.published
         for cell in ours[ref.protocol].cells
         if cell.phase == published.phase and cell.concurrency == (published.concurrency or cell.concurrency)
-        for row in _rows(published, cell, None if ours[ref.protocol].protocol.exact else "prompts reconstructed")
+        for row in _rows(published, cell, ours[ref.protocol].protocol)
         if published.variant in (None, result.variant) and published.k in (None, result.server.k)
     ]
     if not out:
@@ -58,15 +59,16 @@ def against(result: Result, refs: Sequence[BenchRef]) -> list[Row]:
     return out
 
 
-def _rows(p: PublishedRow, cell: Cell, note: str | None) -> Iterator[Row]:
+def _rows(p: PublishedRow, cell: Cell, protocol: Protocol) -> Iterator[Row]:
+    note = None if protocol.exact else "prompts reconstructed"
     r = cell.rates
     source = p.evidence[0].source
-    aggregate = r.agg_decode or r.agg_run
+    a = cell.acceptance
     figures: list[tuple[str, tuple[float, float] | float | None, float | None, float]] = [
         ("tok/s", p.tok_s_range or p.tok_s, r.tok_s, TOLERANCE),
-        ("aggregate tok/s", p.aggregate_tok_s, aggregate, TOLERANCE),
+        ("aggregate tok/s", p.aggregate_tok_s, _aggregate(protocol.formula, cell), TOLERANCE),
         ("acceptance length", p.acceptance_length, r.acceptance_length, LENGTH_TOLERANCE),
-        ("acceptance rate", p.acceptance_rate, cell.acceptance.rate if cell.acceptance else None, LENGTH_TOLERANCE),
+        ("acceptance rate", p.acceptance_rate_range or p.acceptance_rate, a.rate if a else None, LENGTH_TOLERANCE),
     ]
     for figure, wanted, seen, tolerance in figures:
         if wanted is None or seen is None:
@@ -75,3 +77,9 @@ def _rows(p: PublishedRow, cell: Cell, note: str | None) -> Iterator[Row]:
         shown = f"{wanted[0]:g} to {wanted[1]:g}" if isinstance(wanted, tuple) else f"{wanted:g}"
         verdict: Literal["within", "below", "above"] = "below" if seen < low else "above" if seen > high else "within"
         yield Row(cell.phase, cell.concurrency, figure, shown, seen, verdict, source, note)
+
+
+def _aggregate(formula: Formula, cell: Cell) -> float | None:
+    """The aggregate that the field publishes: decode tokens from the first token to the last, or by the wall."""
+    r = cell.rates
+    return r.agg_run if formula == "output-over-wall" else r.agg_decode or r.agg_run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import median
 
 from recipectl import provenance
 from recipectl.bench.result import Cell, Measured, Result
@@ -103,6 +104,7 @@ def remarks(result: Result) -> Iterator[str]:
                 if r.failure:
                     yield f"failed {where} stream {i + 1} ({r.prompt}): {r.failure}"
         yield from _texts(m)
+        yield from _clocks(m)
         by_rule: dict[str, list[str]] = {}
         for w in (w for b in m.blocks for w in b.warnings):
             by_rule.setdefault(w.partition(":")[0], []).append(w)
@@ -123,6 +125,18 @@ def _texts(m: Measured) -> Iterator[str]:
     if bad:
         first, problems = next(iter(bad.items()))
         yield f"text {m.protocol.name}: {len(bad)} prompts got a text that looks broken, first {first}: {problems[0]}"
+
+
+def _clocks(m: Measured) -> Iterator[str]:
+    """What the GPU did meanwhile: a card at half its clock looks like a slow engine."""
+    seen = [b.clocks for b in m.blocks]
+    low, mid, hot = ([v for c in seen if isinstance(v := c.get(name), (int, float))]
+                     for name in ("sm_min_mhz", "sm_median_mhz", "temperature_max_c"))  # fmt: skip
+    if mid:
+        heat = f", up to {max(hot):.0f} C" if hot else ""
+        capped = sum(c.get("power_capped") is True for c in seen)
+        cap = f", at its power cap in {capped} of {len(seen)} blocks" if capped else ""
+        yield f"clock {m.protocol.name}: SM {min(low):.0f} MHz at least, median {median(mid):.0f}{heat}{cap}"
 
 
 def number(value: float | None, digits: int) -> str:

@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -18,7 +18,8 @@ from recipectl.recipe.base import Json
 SAMPLE_S = 0.5
 # What vLLM 0.32 and Triton, Inductor and FlashInfer log when they compile after warm-up.
 _COMPILES = re.compile(
-    r"jit[_ ]monitor|JIT compil|post-warm-?up compil|Compiling a graph|torch\.compile takes|autotun\w+ .*(start|begin)",
+    r"jit[_ ]monitor|JIT compil|post-warm-?up compil|Compiling a graph|torch\.compile (takes|took)|"
+    r"Starting torch\.compile|autotun\w+ .*(start|begin)",
     re.IGNORECASE,
 )
 
@@ -73,22 +74,36 @@ class ClockWatch:
                 return
 
     def summary(self) -> dict[str, Json]:
-        """Min and median SM clock in MHz, max temperature in C, mean power in W, throttle reasons; {} without a GPU."""
-        if not self._samples:
-            return {}
-        sm = [s.sm_mhz for s in self._samples if s.sm_mhz is not None]
-        hot = [s.temperature_c for s in self._samples if s.temperature_c is not None]
-        power = [s.power_w for s in self._samples if s.power_w is not None]
-        reasons = sorted({r for s in self._samples for r in s.throttled})
-        busy = sm[1:-1]  # the first and the last sample may show a GPU that idles before or after the block
-        return {
-            "samples": len(self._samples),
-            **({"sm_min_mhz": min(busy), "sm_median_mhz": median(busy)} if busy else {}),
-            **({"temperature_max_c": max(hot)} if hot else {}),
-            **({"power_mean_w": round(sum(power) / len(power), 1)} if power else {}),
-            **({"throttled": ", ".join(reasons)} if reasons else {}),
-            "power_capped": any(s.power_capped for s in self._samples),
-        }
+        """What was seen so far (`summary`)."""
+        return summary(self._samples)
+
+
+def summary(samples: Sequence[Clocks]) -> dict[str, Json]:
+    """Min and median SM clock in MHz of the GPU whose clock fell furthest, max temperature in C, mean power in W of one
+    GPU, throttle reasons; {} without a GPU.
+
+    GPUs are told apart: one that idles beside the server has a low clock all along, which is no drop.
+    """
+    if not samples:
+        return {}
+    sm: dict[int, list[int]] = {}
+    for s in samples:
+        if s.sm_mhz is not None:
+            sm.setdefault(s.index, []).append(s.sm_mhz)
+    # The first and the last sample may show a GPU that idles before or after the block.
+    busy = [clocks_[1:-1] for clocks_ in sm.values() if len(clocks_) > 2]
+    fell = min(busy, key=lambda mhz: min(mhz) / (median(mhz) or 1), default=[])
+    hot = [s.temperature_c for s in samples if s.temperature_c is not None]
+    power = [s.power_w for s in samples if s.power_w is not None]
+    reasons = sorted({r for s in samples for r in s.throttled})
+    return {
+        "samples": len(samples),
+        **({"sm_min_mhz": min(fell), "sm_median_mhz": median(fell)} if fell else {}),
+        **({"temperature_max_c": max(hot)} if hot else {}),
+        **({"power_mean_w": round(sum(power) / len(power), 1)} if power else {}),
+        **({"throttled": ", ".join(reasons)} if reasons else {}),
+        "power_capped": any(s.power_capped for s in samples),
+    }
 
 
 @contextlib.contextmanager

@@ -58,15 +58,16 @@ class Target:
 
 
 def run(
-    target: Target, protocols: Sequence[Protocol], *, out: Path, console: Console, seed: int | None = None,
-    start_round: int = 0,
+    target: Target, protocols: Sequence[Protocol], *, out: Path, console: Console, seed: int = 0, start_round: int = 0,
 ) -> Result:  # fmt: skip
     """Measure all protocols on one server and write run.json, chunks.jsonl and the scrapes into `out`.
+
+    Protocols with a seed per request derive it from `seed` and the request's place, so that two arms draw alike.
 
     Raises BenchError where the server cannot be measured at all, Interrupted on Ctrl-C; both only after the finished
     blocks were written.
     """
-    session = Session(target, protocols, Files(out), seed if seed is not None else secrets.randbelow(2**31))
+    session = Session(target, protocols, Files(out), seed)
     session.first_round = start_round
     try:
         with console.progress("bench", total=session.total) as shown:
@@ -150,7 +151,8 @@ class Session:
         seen = validity.Seen(
             streams, protocol.sampling.temperature, moved, measure.request_acceptance(streams), quiet_before,
             quiet_after, self._speculates(), self.target.k, self.target.random_weights, self.target.shares_cpu,
-            cost.lag_p99_s, cost.core, stats.median([_window_s(s) for s in streams]), log.compiled(), clocks.summary(),
+            cost.lag_p99_s, cost.core, stats.median([_window_s(s) for s in streams]), cost.late_connections,
+            log.compiled(), clocks.summary(),
         )  # fmt: skip
         block = measure.block(
             sent=waves, protocol=protocol, phase_name=name, concurrency=c, round_=round_, boot=self._boot(),

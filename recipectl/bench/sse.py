@@ -7,6 +7,7 @@ answers HTTP 200, then `data: {"error": ...}`, then `[DONE]`.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -98,16 +99,16 @@ def parse_whole(raw: RawStream) -> Stream:
     data: dict[str, Any] = {}
     if failure is None:
         try:
-            data = _object(json.loads(body))
+            data = _object(_json(body))
         except ValueError as err:
             failure = f"the body is not JSON: {err}"
     choice = _object((data.get("choices") or [{}])[0])
     text = str(_object(choice.get("message")).get("content") or choice.get("text") or "")
     usage = _object(data.get("usage"))
     n = usage.get("completion_tokens")
-    n = n if isinstance(n, int) else None
+    n = n if isinstance(n, int) and not isinstance(n, bool) else None
     if failure is None:
-        failure = _error_text(data) or (None if n else "no completion tokens in usage")
+        failure = _error_text(data) or (None if n and n > 0 else "no completion tokens in usage")
     ids = choice.get("token_ids")
     return Stream(
         raw.t_request, raw.t_end, (), n, 0, "usage", failure, choice.get("finish_reason"), text,
@@ -138,9 +139,9 @@ class _Reader:
             self.done = True
             return
         try:
-            event = json.loads(payload)
-        except ValueError:
-            self.problem = self.problem or f"an event is not JSON: {payload[:80]!r}"
+            event = _json(payload)
+        except ValueError as err:
+            self.problem = self.problem or f"an event is not JSON: {payload[:80]!r} ({err})"
             return
         if not isinstance(event, dict):
             self.problem = self.problem or f"an event is not an object: {payload[:80]!r}"
@@ -205,14 +206,27 @@ class _Reader:
         ]
         if missing:
             return "the stream ended without " + ", ".join(missing)
-        if not n or not self.chunks:
-            return "the server reports 0 tokens" if not n else f"{n} tokens by usage, but no chunk bears any"
+        if n is None or n <= 0 or not self.chunks:
+            return (
+                f"the server reports {n} tokens" if not n or n < 0 else f"{n} tokens by usage, but no chunk bears any"
+            )
         total = sum(c.n or 0 for c in self.chunks)
         if counted != "assumed" and total != n:
             return f"token counts disagree: {total} over the chunks ({counted}), {n} by usage"
         if expect_tokens is not None and (self.finish != "length" or n != expect_tokens):
             return f"EOS was to be ignored: {n} of {expect_tokens} tokens, finish_reason {self.finish}"
         return None
+
+
+def _json(text: bytes) -> Any:
+    """JSON without the numbers that are none. ValueError."""
+    return json.loads(text, parse_constant=_finite, parse_float=_finite)
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text} is no number")
+    return value
 
 
 def _transport_failure(raw: RawStream, body: bytes) -> str | None:

@@ -137,3 +137,10 @@ def test_requests_say_the_same_as_the_counters() -> None:
 def test_metrics_that_are_none(text: str) -> None:
     with pytest.raises(BenchError, match="Prometheus text format"):
         parse_metrics(text)
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf"])
+def test_counters_that_are_no_numbers(value: str) -> None:
+    text = "vllm:spec_decode_num_drafts_total %s\nvllm:spec_decode_num_accepted_tokens_total 15\n"
+    d = delta(parse_metrics(text % "10"), parse_metrics(text % value))
+    assert d.acceptance is None and d.problems == ("vllm:spec_decode_num_drafts is no number",)

@@ -160,6 +160,36 @@ def test_against_published(measured: tuple[Result, Path]) -> None:
     assert [r.figure for r in rows(result, tok_s=1.0, acceptance_length=3.5)] == ["tok/s", "acceptance length"]
 
 
+def test_a_published_range_of_acceptance_is_held_as_a_range(measured: tuple[Result, Path]) -> None:
+    # ebfio publishes 54 to 67 %; the mock accepts 2.569 of 7 tokens a draft, 36.7 %.
+    result, _ = measured
+    (row,) = rows(result, acceptance_rate_range=(0.54, 0.67))
+    assert (row.figure, row.published, row.verdict) == ("acceptance rate", "0.54 to 0.67", "below")
+    assert [r.verdict for r in rows(result, acceptance_rate_range=(0.2, 0.5))] == ["within"]
+
+
+def test_output_over_wall_is_held_against_output_over_wall(measured: tuple[Result, Path]) -> None:
+    # A holdout streams, so it has a decode window too; the published aggregate is output tokens over wall time.
+    result, _ = measured
+    m = result.measured[1]
+    cells = [c.model_copy(update={"rates": c.rates.model_copy(update={"agg_run": 50.0, "agg_decode": 99.0})})
+             for c in m.cells]  # fmt: skip
+    for formula, seen in (("output-over-wall", 50.0), ("legacy", 99.0)):
+        p = m.protocol.model_copy(update={"formula": formula})
+        other = result.model_copy(update={"measured": [m.model_copy(update={"protocol": p, "cells": cells})]})
+        assert [r.measured for r in rows(other, aggregate_tok_s=1.0)] == [seen]
+
+
+def test_clocks_stand_beside_the_figures(measured: tuple[Result, Path]) -> None:
+    result, _ = measured
+    clocks = {"sm_min_mhz": 1965, "sm_median_mhz": 1980, "temperature_max_c": 61, "power_capped": True}
+    m = result.measured[0]
+    blocks = [b.model_copy(update={"clocks": clocks if i == 0 else {}}) for i, b in enumerate(m.blocks)]
+    text = "\n".join(report.lines(result.model_copy(update={"measured": [m.model_copy(update={"blocks": blocks})]})))
+    assert "clock counting: SM 1965 MHz at least, median 1980, up to 61 C, at its power cap in 1 of 4 blocks" in text
+    assert "clock" not in "\n".join(report.lines(result))
+
+
 def test_a_published_row_of_another_protocol_or_k_is_not_compared(measured: tuple[Result, Path]) -> None:
     result, _ = measured
     row = PublishedRow.model_validate({"phase": "mixed", "concurrency": 1, "tok_s": 1.0, "evidence": WHO})

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from recipectl.bench import files, protocol, report, run
+from recipectl.bench import discover, files, protocol, report, run
+from recipectl.bench.body import Dialect
 from recipectl.bench.protocol import Protocol
 from recipectl.bench.result import Result
 from recipectl.console import Console
@@ -156,6 +157,28 @@ def test_a_server_without_metrics(mock: Mock, tmp_path: Path, console: Console) 
     assert cell.rounds == 1 and cell.rates.tok_s is not None
     assert cell.acceptance is not None and cell.acceptance.source == "requests"
     assert any("/metrics answers HTTP 404" in lack for lack in result.server.lacks)
+
+
+def test_a_speculating_server_that_shows_nothing_is_void(mock: Mock, tmp_path: Path, console: Console) -> None:
+    url = mock(step_s=0.005, metrics=False, per_request=False)
+    result = measure(url, tmp_path, console, [short(rounds=1, concurrency=[1])], k=7, speculates=True)
+    assert [b.void for b in result.measured[0].blocks] == [
+        ["absent: no /metrics, and requests do not say what was accepted of them"]]  # fmt: skip
+
+
+def test_seeds_are_the_same_in_two_runs_and_differ_between_requests(
+    mock: Mock, tmp_path: Path, console: Console
+) -> None:
+    (tmp_path / "p.txt").write_text("One.\nTwo.\n")
+    p = protocol.with_settings(
+        protocol.load("holdout"), {"prompts": "p.txt", "concurrency": [2], "rounds": 2}, tmp_path
+    )
+    places = [(name, c, r, i) for name, c in p.cells() for r in range(2) for i in range(2)]
+    runs = [run.Session(run.Target(url="http://127.0.0.1:9"), [p], files.Files(tmp_path / n), 0) for n in ("a", "b")]
+    for session in runs:
+        session.found = discover.Found("m", None, None, Dialect(), (), None)
+    one, two = ([s._body(p, "x", 9, *place)["seed"] for place in places] for s in runs)
+    assert one == two and len(set(one)) == 4
 
 
 def test_wall_clock_protocols(mock: Mock, tmp_path: Path, console: Console) -> None:

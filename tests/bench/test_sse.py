@@ -143,3 +143,17 @@ def test_a_response_that_is_not_streamed() -> None:
     dead = {"error": {"message": "engine is dead"}}
     s = sse.parse_whole(sse.RawStream(0, [(1, json.dumps(dead).encode())], 200, 1))
     assert s.failure == "the server sent an error: engine is dead"
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a_number_that_is_none_fails_the_stream(number: str) -> None:
+    last = b'data: {"choices": [], "usage": {"completion_tokens": 3}, "metrics": {"generation_time_ms": %s}}\n\n'
+    s = parse(ROLE, token(1), token(2, finish_reason="stop"), last % number.encode(), DONE)
+    assert s.failure is not None and "not JSON" in s.failure
+    body = b'{"choices": [{"text": "hi"}], "usage": {"completion_tokens": 2}, "metrics": {"x": %s}}' % number.encode()
+    assert "not JSON" in (sse.parse_whole(sse.RawStream(0, [(1, body)], 200, 1)).failure or "")
+
+
+def test_a_negative_count_is_no_count() -> None:
+    plain = event({"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]})
+    assert parse(plain, usage(-3), DONE).failure == "the server reports -3 tokens"

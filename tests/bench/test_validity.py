@@ -91,5 +91,30 @@ def test_one_failed_stream_is_reported_and_does_not_void() -> None:
     assert validity.warnings(seen) == ["1 of 2 streams failed: HTTP 500"]
 
 
-def test_without_metrics_only_the_clients_rules_are_left() -> None:
-    assert validity.void(having(delta=None, quiet_before=None, quiet_after=None)) == []
+def test_without_metrics_the_clients_rules_are_left_and_speculation_must_show_elsewhere() -> None:
+    blind = having(delta=None, quiet_before=None, quiet_after=None)
+    assert validity.void(blind) == []
+    assert validity.void(replace(blind, request_acceptance=None, speculates=False)) == []
+    assert validity.void(replace(blind, request_acceptance=None)) == [
+        "absent: no /metrics, and requests do not say what was accepted of them"]  # fmt: skip
+
+
+def test_both_edges_must_be_quiet() -> None:
+    assert "before the block" in validity.void(having(quiet_before=False))[0]
+    assert "10 s after the block" in validity.void(having(quiet_after=False))[0]
+
+
+def test_limits_are_where_they_are_said_to_be() -> None:
+    # 0.5 % of a window of 4 s is 20 ms; 90 % of 2,000 MHz is 1,800; one accepted of 100 draft tokens is still alive.
+    assert validity.void(having(lag_p99_s=0.020, core=0.60)) == []
+    assert validity.void(having(clocks={"sm_min_mhz": 1800, "sm_median_mhz": 2000})) == []
+    assert validity.void(having(clocks={"sm_min_mhz": 1799, "sm_median_mhz": 2000})) != []
+    alive = Acceptance(100, 700, 7, (7, 0, 0, 0, 0, 0, 0))
+    assert validity.void(having(delta=replace(DELTA, acceptance=alive), request_acceptance=alive)) == []
+    few = Acceptance(49, 343, 0, (0,) * 7)  # 49 drafts are too few to call a drafter dead
+    assert validity.void(having(delta=replace(DELTA, acceptance=few), request_acceptance=few)) == []
+
+
+def test_connections_opened_late_are_told() -> None:
+    seen = having(late_connections=3)
+    assert validity.void(seen) == [] and validity.warnings(seen)[0].startswith("connections: 3 were opened after")
