@@ -23,8 +23,8 @@ from recipectl.recipe.beside import outside
 
 SCHEMA = "recipectl.experiment/1"
 Status = Literal["PASS", "FAIL", "INCONCLUSIVE", "NOT_RUN"]
+QUALITY = "gate"  # the protocol of a quality stage that names none
 Kind = Literal["geometry", "startup", "acceptance", "speed", "quality", "compare"]
-
 
 _NEEDS: dict[str, tuple[str, ...]] = {
     "geometry": ("arm",),
@@ -33,6 +33,14 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "speed": ("arm", "protocol"),
     "quality": ("arm", "against"),
     "compare": ("arm", "against", "protocol"),
+}
+_TAKES: dict[str, tuple[str, ...]] = {
+    "geometry": (),
+    "startup": ("amendments",),
+    "acceptance": ("prompts", "concurrency", "extension"),
+    "speed": ("prompts", "concurrency", "rounds", "least_tok_s"),
+    "quality": ("protocol", "prompts"),
+    "compare": ("prompts", "concurrency", "rounds", "boots", "min_effect", "want"),
 }
 
 
@@ -52,7 +60,7 @@ class Amendment(Strict):
 
 
 class Stage(Strict):
-    """One rung. Which fields a kind needs is checked below."""
+    """One rung. Which fields a kind needs and takes is checked below: a threshold that no one reads never fails."""
 
     name: Slug
     kind: Kind
@@ -65,7 +73,9 @@ class Stage(Strict):
     rounds: int | None = Field(default=None, ge=1)
     threshold: float | None = Field(default=None, description="acceptance: pooled length to reach")
     extension: Slug | None = Field(default=None, description="acceptance: protocol of the declared second stage")
-    least_tok_s: dict[str, float] = Field(default={}, description="speed: tok/s to reach, by concurrency")
+    least_tok_s: dict[str, float] = Field(
+        default={}, description="speed: tok/s to reach, by concurrency, in every phase of the protocol"
+    )
     boots: int = Field(default=1, ge=1, description="compare: boots per arm, interleaved ABBA")
     min_effect: dict[Literal["step_ms", "acceptance_length", "tok_s"], float] = {}
     want: Literal["better", "not worse"] = "not worse"
@@ -75,6 +85,12 @@ class Stage(Strict):
         missing = [f for f in _NEEDS[self.kind] if getattr(self, f) is None]
         if missing:
             raise ValueError(f"a stage of kind {self.kind} needs {', '.join(missing)}")
+        takes = {"name", "kind", *_NEEDS[self.kind], *_TAKES[self.kind]}
+        if idle := sorted(self.model_fields_set - takes):
+            raise ValueError(f"a stage of kind {self.kind} does not read {', '.join(idle)}")
+        measured = {str(c) for c in self.concurrency}
+        if strange := [c for c in self.least_tok_s if not c.isdigit() or (measured and c not in measured)]:
+            raise ValueError(f"least_tok_s at {', '.join(strange)}: the stage measures no such concurrency")
         if self.prompts is not None and (problem := outside(self.prompts)):
             raise ValueError(f"prompts: {problem.replace('recipe', 'contract')}")
         return self
@@ -149,19 +165,23 @@ def passed(outcomes: Sequence[Outcome]) -> bool:
     return all(o.status == "PASS" for o in outcomes)
 
 
-Row = tuple[int, int]  # drafts, accepted tokens of one request
+Row = tuple[int, int]  # drafts, accepted tokens of one prompt's requests
 
 
-def judge_acceptance(stage: Stage, rows: Sequence[Row], k: int, confidence: float, *, extended: bool) -> Outcome:
+def judge_acceptance(
+    stage: Stage, rows: Sequence[Row], k: int, confidence: float, *, extended: bool, void: Sequence[str] = ()
+) -> Outcome:
     """Pooled length against the threshold: FAIL if the interval lies below, PASS if above, else INCONCLUSIVE.
 
-    `extended` says that the declared extension is in `rows` already; then INCONCLUSIVE is final.
+    `extended` says that the declared extension is in `rows` already; then INCONCLUSIVE is final. `void` are the blocks
+    that rules took out.
     """
     assert stage.threshold is not None
-    evidence = acceptance_evidence(rows, k, confidence)
+    evidence: dict[str, Json] = {**acceptance_evidence(rows, k, confidence), "void": list(void)}
     low, high, pooled = (evidence[n] for n in ("interval_low", "interval_high", "pooled"))
     if not (isinstance(low, float) and isinstance(high, float) and isinstance(pooled, float)):
-        return Outcome(stage.name, "INCONCLUSIVE", "fewer than two requests drafted", evidence)
+        left_out = f"; {len(void)} blocks are void ({void[0]})" if void else ""
+        return Outcome(stage.name, "INCONCLUSIVE", f"fewer than two requests drafted{left_out}", evidence)
     seen = f"pooled acceptance length {pooled:.4f} ({low:.3f} to {high:.3f}) against {stage.threshold:g}"
     if high < stage.threshold:
         return Outcome(stage.name, "FAIL", seen, evidence)
@@ -184,20 +204,26 @@ def acceptance_evidence(rows: Sequence[Row], k: int, confidence: float) -> dict[
     }  # fmt: skip
 
 
-def judge_speed(stage: Stage, by_concurrency: Mapping[int, Sequence[float]]) -> Outcome:
-    """The median of the rounds against what the contract asks for, cell by cell."""
+def judge_speed(stage: Stage, seen: Mapping[tuple[str, int], Sequence[float]]) -> Outcome:
+    """The median of the rounds of each (phase, concurrency) against what the contract asks for at that concurrency.
+
+    Phases are never averaged: each has to reach it.
+    """
     from statistics import median
 
-    evidence: dict[str, Json] = {str(c): list(v) for c, v in by_concurrency.items()}
-    missing = [c for c in stage.least_tok_s if not by_concurrency.get(int(c))]
+    evidence: dict[str, Json] = {f"{phase} c={c}": list(v) for (phase, c), v in seen.items()}
+    asked = {(phase, c): least for phase, c in seen if (least := stage.least_tok_s.get(str(c))) is not None}
+    missing = [f"c={c}" for c in stage.least_tok_s if not any(str(n) == c for _, n in seen)]
+    missing += [f"{phase} c={c}" for phase, c in asked if not seen[phase, c]]
     if missing:
-        return Outcome(stage.name, "INCONCLUSIVE", f"no valid round at c={', '.join(missing)}", evidence)
-    short = [f"c={c}: {median(by_concurrency[int(c)]):.1f} of {least:g} tok/s"
-             for c, least in stage.least_tok_s.items() if median(by_concurrency[int(c)]) < least]  # fmt: skip
+        return Outcome(stage.name, "INCONCLUSIVE", f"no valid round at {', '.join(missing)}", evidence)
+    short = [f"{phase} c={c}: {median(seen[phase, c]):.1f} of {least:g} tok/s"
+             for (phase, c), least in asked.items() if median(seen[phase, c]) < least]  # fmt: skip
     if short:
         return Outcome(stage.name, "FAIL", "; ".join(short), evidence)
-    shown = ", ".join(f"c={c} {median(v):.1f}" for c, v in by_concurrency.items() if v)
-    return Outcome(stage.name, "PASS", f"tok/s {shown}", evidence)
+    shown = ", ".join(f"{phase} c={c} {median(v):.1f}" for (phase, c), v in seen.items() if v)
+    asks = "" if stage.least_tok_s else " (no threshold was asked for)"
+    return Outcome(stage.name, "PASS", f"tok/s {shown}{asks}", evidence)
 
 
 def judge_comparison(stage: Stage, judged: Sequence[Judged]) -> Outcome:

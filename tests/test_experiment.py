@@ -66,8 +66,9 @@ def test_the_first_seed_ends_in_the_same_stop() -> None:
 
 
 def stage_of(**changes: object) -> Stage:
-    base = {"name": "a", "kind": "acceptance", "arm": "x", "protocol": "gate", "threshold": 3.0, "extension": "more"}
-    return Stage.model_validate({**base, **changes})
+    base = {"name": "a", "kind": "acceptance", "arm": "x", "protocol": "gate"}
+    gate = {} if "kind" in changes else {"threshold": 3.0, "extension": "more"}
+    return Stage.model_validate({**base, **gate, **changes})
 
 
 def test_a_close_result_goes_to_its_extension_and_then_ends() -> None:
@@ -86,13 +87,32 @@ def test_too_little_to_judge_is_no_pass(rows: list[tuple[int, int]]) -> None:
     assert experiment.judge_acceptance(stage_of(), rows, 7, 0.95, extended=False).status == "INCONCLUSIVE"
 
 
+def test_a_gate_whose_blocks_are_void_says_so() -> None:
+    void = ["foreign: the server generated 9 tokens, our streams hold 8"] * 4
+    gate = experiment.judge_acceptance(stage_of(), [], 7, 0.95, extended=True, void=void)
+    assert gate.status == "INCONCLUSIVE" and "4 blocks are void (foreign: the server generated 9" in gate.why
+    assert gate.evidence["void"] == void
+
+
 def test_speed_cells() -> None:
     stage = stage_of(kind="speed", least_tok_s={"1": 54.7, "4": 100.0})
-    seen = {1: [50.0, 55.0, 60.0], 4: [120.0]}
+    seen = {("p", 1): [50.0, 55.0, 60.0], ("p", 4): [120.0]}
     assert experiment.judge_speed(stage, seen).status == "PASS"
-    slow = experiment.judge_speed(stage, {**seen, 1: [50.0, 54.0, 60.0]})
-    assert slow.status == "FAIL" and "c=1: 54.0 of 54.7" in slow.why
-    assert experiment.judge_speed(stage, {1: [60.0]}).status == "INCONCLUSIVE"
+    slow = experiment.judge_speed(stage, {**seen, ("p", 1): [50.0, 54.0, 60.0]})
+    assert slow.status == "FAIL" and "p c=1: 54.0 of 54.7" in slow.why
+    assert experiment.judge_speed(stage, {("p", 1): [60.0]}).status == "INCONCLUSIVE"
+    void = experiment.judge_speed(stage, {**seen, ("p", 4): []})
+    assert void.status == "INCONCLUSIVE" and void.why == "no valid round at p c=4"
+
+
+def test_every_phase_has_to_reach_the_speed() -> None:
+    # Counting at 90 and prose at 30 tok/s have a median of 60; 55 were asked for, and prose does not reach them.
+    stage = stage_of(kind="speed", least_tok_s={"1": 55.0})
+    seen = {("counting", 1): [90.0] * 3, ("prose", 1): [30.0] * 3}
+    outcome = experiment.judge_speed(stage, seen)
+    assert (outcome.status, outcome.why) == ("FAIL", "prose c=1: 30.0 of 55 tok/s")
+    nothing = experiment.judge_speed(stage_of(kind="speed"), seen)
+    assert nothing.status == "PASS" and nothing.why.endswith("(no threshold was asked for)")
 
 
 def judged(metric: str, verdict: str) -> Judged:
@@ -128,6 +148,11 @@ def test_boots_are_interleaved() -> None:
         (("threshold: 3.0, ", ""), "needs threshold"),
         (("arm: dflash2, against: mtp", "arm: dflash2, against: nobody"), "no arm 'nobody'"),
         (("name: speed", "name: startup"), "two stages have one name"),
+        # What a kind does not read would be a gate that never fails.
+        (('least_tok_s: {"1": 54.7}', "threshold: 54.7"), "a stage of kind speed does not read threshold"),
+        (("threshold: 3.0, ", "threshold: 3.0, rounds: 5, "), "a stage of kind acceptance does not read rounds"),
+        (('{"1": 54.7}', '{"2": 54.7}'), "least_tok_s at 2: the stage measures no such concurrency"),
+        (('{"1": 54.7}', '{"c1": 54.7}'), "least_tok_s at c1"),
         (("kind: speed", "kind: sped"), "stages.3.kind"),
         (("recipe: glm53-nvfp4-one-gb300\n", ""), "recipe"),
         (("threshold: 3.0, ", "threshold: 3.0, prompts: ../mine.txt, "), "lies outside the contract's folder"),

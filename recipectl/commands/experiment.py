@@ -34,8 +34,9 @@ def run(settings: Settings, console: Console, *, file: Path, dry_run: bool) -> i
         return 0
     begun = now()
     out = settings.state_dir / "experiments" / f"{begun.replace('-', '').replace(':', '')}-{contract.name}"
-    write_atomic(out / "contract.yaml", text)
     stand = Stand(settings, console, contract, file, out)
+    stand.check()
+    write_atomic(out / "contract.yaml", text)
     broken_off = False
     try:
         _measure(settings, console, stand)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from recipectl import experiment, speculative
 from recipectl.bench import compare, forcing, lossless
 from recipectl.bench import protocol as protocols
-from recipectl.bench.result import Result
+from recipectl.bench.result import Block, Result
 from recipectl.commands.stand import Stand
 from recipectl.errors import EngineError, GateError, Interrupted, RecipectlError, RecipeError
 from recipectl.experiment import Outcome, Stage
@@ -48,35 +48,51 @@ def acceptance(stand: Stand, stage: Stage) -> Outcome:
     """The gate, one request a block so that every request has its own counters; then its extension, if declared."""
     arm = stage.arm or ""
     k = stand.serve(arm).k or 0
-    rows: list[experiment.Row] = []
+    blocks: list[Block] = []
     outcome = None
     for extended, name in enumerate(n for n in (stage.protocol, stage.extension) if n):
         protocol = stand.protocol(arm, name, stage)
-        prompts = sum(len(p.prompts) for p in protocol.phases.values())
+        prompts = max(len(p.prompts) for p in protocol.phases.values())
         protocol = protocols.with_settings(protocol, {"requests": 1, "rounds": prompts}, stand.file.parent)
         result = stand.bench(arm, protocol, f"{stage.name}-{name}")
-        blocks = [b for m in result.measured for b in m.blocks if b.valid and b.acceptance]
-        rows += [(b.acceptance.drafts, b.acceptance.accepted) for b in blocks if b.acceptance]
-        outcome = experiment.judge_acceptance(stage, rows, k, stand.contract.confidence, extended=bool(extended))
+        blocks += [b for m in result.measured for b in m.blocks]
+        void = [reason for b in blocks for reason in b.void]
+        outcome = experiment.judge_acceptance(
+            stage, rows(blocks), k, stand.contract.confidence, extended=bool(extended), void=void
+        )
         if outcome.status != "INCONCLUSIVE":
             break
     assert outcome is not None
     return outcome
 
 
+def rows(blocks: Sequence[Block]) -> list[experiment.Row]:
+    """Drafts and accepted tokens by prompt: a greedy server answers one prompt alike each time, which is no second
+    witness."""
+    found: dict[tuple[str, ...], experiment.Row] = {}
+    for b in blocks:
+        if b.valid and b.acceptance:
+            key = tuple(sorted({r.prompt_sha256 for r in b.requests}))
+            drafts, accepted = found.get(key, (0, 0))
+            found[key] = drafts + b.acceptance.drafts, accepted + b.acceptance.accepted
+    return list(found.values())
+
+
 def speed(stand: Stand, stage: Stage) -> Outcome:
-    """tok/s by concurrency against what the contract asks for."""
+    """tok/s by phase and concurrency against what the contract asks for."""
     arm = stage.arm or ""
     result = stand.bench(arm, stand.protocol(arm, stage.protocol or "", stage), stage.name)
-    blocks = [b for m in result.measured for b in m.blocks if b.valid and b.rates.tok_s is not None]
-    seen = {c: [b.rates.tok_s for b in blocks if b.concurrency == c and b.rates.tok_s is not None]
-            for c in sorted({b.concurrency for b in blocks})}  # fmt: skip
+    seen: dict[tuple[str, int], list[float]] = {}
+    for b in (b for m in result.measured for b in m.blocks):
+        rounds = seen.setdefault((b.phase, b.concurrency), [])
+        if b.valid and b.rates.tok_s is not None:
+            rounds.append(b.rates.tok_s)
     return experiment.judge_speed(stage, seen)
 
 
 def quality(stand: Stand, stage: Stage) -> Outcome:
     """Losslessness of the candidate against a control arm without speculation."""
-    name = stage.protocol or "gate"
+    name = stage.protocol or experiment.QUALITY
     texts = {}
     dtype = "bfloat16"
     for arm in (stage.arm or "", stage.against or ""):

@@ -17,7 +17,7 @@ from recipectl.commands.models import ensure_verified
 from recipectl.commands.planning import plan_of
 from recipectl.console import Console
 from recipectl.errors import EngineError, GateError
-from recipectl.experiment import Contract, Outcome, Stage
+from recipectl.experiment import QUALITY, Contract, Outcome, Stage
 from recipectl.serving.deployments import Deployment
 from recipectl.settings import Settings
 
@@ -95,7 +95,20 @@ class Stand:
         return of_deployment(self.serve(arm), chosen.recipe.lane(chosen.lane_name).bench, chosen.entry.folder)
 
     def protocol(self, arm: str, name: str, stage: Stage) -> Protocol:
-        """A protocol as the stage asks for it."""
+        """A protocol as the stage asks for it. UsageError for one that is not there."""
+        chosen = self.chosen(arm)
+        refs = tuple(chosen.recipe.lane(chosen.lane_name).bench)
         prompts = self.file.parent / stage.prompts if stage.prompts else None
-        return self.job(arm).protocols([name], prompts=prompts, concurrency=stage.concurrency or None,
-                                       rounds=stage.rounds)[0]  # fmt: skip
+        asked = Job(bench_run.Target(url=""), arm, refs, chosen.entry.folder)
+        return asked.protocols([name], prompts=prompts, concurrency=stage.concurrency or None, rounds=stage.rounds)[0]
+
+    def check(self) -> None:
+        """Every arm and every protocol, before anything is stopped for them. Raises what the stage itself would."""
+        for stage in self.contract.stages:
+            for arm in (stage.arm, stage.against):
+                if arm is not None:
+                    self.chosen(arm)
+            named = stage.protocol or (QUALITY if stage.kind == "quality" else None)
+            for name in (named, stage.extension):
+                if name is not None:
+                    self.protocol(stage.arm or "", name, stage)

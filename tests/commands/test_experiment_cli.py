@@ -84,6 +84,25 @@ def test_contracts_that_cannot_run(shop: Shop, tmp_path: Path) -> None:
     assert done.returncode == 2 and "no arm 'nobody'" in done.stderr
 
 
+def test_what_a_contract_lacks_is_said_before_anything_is_stopped(shop: Shop, tmp_path: Path) -> None:
+    served = shop.document("serve", "tiny-dflash", "--sm", "cpu")
+    first = "{name: startup, kind: startup, arm: base}"
+    for number, (stage, code, words) in enumerate((
+        ("{name: a, kind: speed, arm: base, protocol: prosa}", 2, "no such bench protocol"),
+        ("{name: a, kind: speed, arm: base, protocol: holdout}", 2, "takes your own prompts"),
+        ("{name: a, kind: acceptance, arm: base, protocol: gate, threshold: 2, extension: more}", 2, "no such bench"),
+        ("{name: a, kind: speed, arm: base, protocol: holdout, prompts: mine.txt}", 2, "prompt file cannot be read"),
+    )):  # fmt: skip
+        done = shop("experiment", contract(tmp_path, f"lacks-{number}", first, stage))
+        assert (done.returncode, words in done.stderr) == (code, True), done.stderr
+    unknown = Path(contract(tmp_path, "variant", first))
+    unknown.write_text(
+        unknown.read_text().replace("{variant: slow}", "{variant: slower}").replace("arm: base}", "arm: slow}")
+    )
+    assert "slower" in shop("experiment", str(unknown)).stderr
+    assert [d["url"] for d in ready(shop)] == [served["url"]]
+
+
 def test_both_arms_are_asked_the_lanes_own_prompts(shop: Shop, tmp_path: Path) -> None:
     # The variant without speculation has no bench settings of its own; asked other prompts, nothing would pair.
     file = contract(
