@@ -25,7 +25,7 @@ ROOT_OPTIONS = ("such option: --recipes", "such option: --quiet", "such option: 
 # What only the machine can do to us; any other OSError that arrives here is a case that somebody forgot.
 _REFUSED = {
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE,
-    errno.ENFILE,
+    errno.ENFILE, errno.ENAMETOOLONG,
 }  # fmt: skip
 
 

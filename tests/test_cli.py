@@ -227,6 +227,8 @@ def test_in_a_folder_that_is_gone_most_works_and_the_rest_says_why(tmp_path: Pat
 def test_what_the_machine_refuses_is_no_bug(cli: Cli) -> None:
     done = cli("use", "tiny-dflash", env={"RECIPECTL_STATE": "/proc/none"})
     assert done.returncode == 2 and "RECIPECTL_STATE" in done.stderr
+    done = cli("report", "a" * 256)
+    assert done.returncode == 2 and "this machine refuses a file" in done.stderr and "name too long" in done.stderr
     done = _sh(f"ulimit -f 0; trap '' XFSZ; exec {sys.executable} -m recipectl use tiny-dflash")
     assert done.returncode == 2 and "this machine refuses a file" in done.stderr
 

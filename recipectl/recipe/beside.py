@@ -11,6 +11,7 @@ from recipectl.recipe.lane import Asset, Lane
 from recipectl.recipe.merge import Path as At
 from recipectl.recipe.model import Model
 
+LONGEST = 255  # bytes of a file name
 # Path in the merged recipe, message, fix.
 Said = tuple[At, str, str | None]
 
@@ -21,8 +22,13 @@ def outside(path: str, folder: Path | None = None) -> str | None:
         return f"{path} lies outside the recipe's folder"
     if not Path(path).parts:
         return f"`{path}` is the recipe's folder itself"
-    if folder is not None and not (folder / path).resolve().is_relative_to(folder.resolve()):
-        return f"{path} is a link that leads out of the recipe's folder"
+    if max(len(part.encode()) for part in Path(path).parts) > LONGEST:
+        return f"{path[:40]}... is no name that a disk can hold"
+    try:
+        if folder is not None and not (folder / path).resolve().is_relative_to(folder.resolve()):
+            return f"{path} is a link that leads out of the recipe's folder"
+    except (OSError, RuntimeError):  # RuntimeError: links in a circle, before Python 3.13
+        return f"{path} is a link that leads nowhere"
     return None
 
 

@@ -27,6 +27,8 @@ _AMBIGUOUS = re.compile(
     r"|[-+]?\d+\.(?:[eE]\d+)?"
     r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)|=|<<)\Z"
 )
+# What escapes of double-quoted text can spell; YAML itself refuses them elsewhere. Lines and tabs are text.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _TAG = "tag:yaml.org,2002:"
 MAX_DEPTH = 60
 
@@ -180,6 +182,11 @@ class _Walker:
             self._tag(node, path)
             return text
         if node.style or kind == "str":
+            if node.style == '"' and (found := _CONTROL.search(text)):
+                self.say(
+                    "P007", self.tree.place(path), path, f"a control character, {found.group()!r}, in a value",
+                    "take it out: values are printed, and name files",
+                )  # fmt: skip
             if not node.style and _AMBIGUOUS.match(text):
                 self._ambiguous(path, text)
             return text

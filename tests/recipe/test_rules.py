@@ -118,13 +118,16 @@ def test_what_a_recipe_names_lies_below_its_folder(tmp_path: Path) -> None:
     (folder / "weights").mkdir(parents=True)
     (folder / "link").symlink_to("/etc")
     (folder / "inside").symlink_to("weights")
+    (folder / "circle").symlink_to("circle")
     (folder / "prompts.txt").write_text("one")
 
     def path(where: str) -> list[str]:
         return codes({}, folder=folder, models={"target": {"path": where, "repo": None, "revision": None}})
 
     assert [path(w) for w in ("weights", "./weights", "inside", "not-there-yet")] == [[], [], [], []]
-    assert [path(w) for w in ("/etc", "..", "weights/../../x", "~/x", ".", "", "link")] == [["R007"]] * 7
+    assert [path(w) for w in ("/etc", "..", "weights/../../x", "~/x", ".", "", "link", "circle", "a" * 256)] == [
+        ["R007"]
+    ] * 9
 
     def prompts(file: object) -> list[str]:
         return codes({"bench": [{"protocol": "prose", "settings": {"prompts": file}}]}, folder=folder)
