@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import pwd
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -49,9 +51,7 @@ class Settings:
         """The hub token from HF_TOKEN, or from the file that HF_TOKEN_PATH or HF_HOME names. For hub verbs alone."""
         if token := self.environ.get("HF_TOKEN"):
             return token.strip()
-        home = Path(
-            self.environ.get("HF_HOME") or Path(self.environ.get("HOME", "~")).expanduser() / ".cache/huggingface"
-        )
+        home = Path(self.environ.get("HF_HOME") or _home(self.environ) / ".cache/huggingface")
         path = Path(self.environ.get("HF_TOKEN_PATH") or home / "token")
         try:
             return path.read_text().strip() or None
@@ -66,19 +66,14 @@ class Settings:
 def load(environ: Mapping[str, str] | None = None) -> Settings:
     """Settings from the environment and from `settings.toml`. UsageError names the file and the key that is wrong."""
     env = dict(os.environ if environ is None else environ)
-    home = Path(env.get("HOME", "/"))
+    home = _home(env)
 
-    def folder(variable: str, xdg: str, fallback: str) -> Path:
-        return Path(env.get(variable) or Path(env.get(xdg) or home / fallback) / "recipectl")
+    def folder(variable: str, xdg: str, fallback: str, set_to: str | None = None) -> Path:
+        base = Path(env.get(xdg) or home / fallback)
+        return _absolute(env.get(variable) or set_to or base / "recipectl")
 
-    file = Path(env.get("RECIPECTL_SETTINGS") or folder("", "XDG_CONFIG_HOME", ".config") / "settings.toml")
+    file = _absolute(env.get("RECIPECTL_SETTINGS") or folder("", "XDG_CONFIG_HOME", ".config") / "settings.toml")
     given = _read(file)
-    cache = Path(given.get("cache_dir") or folder("RECIPECTL_CACHE", "XDG_CACHE_HOME", ".cache"))
-    state = Path(given.get("state_dir") or folder("RECIPECTL_STATE", "XDG_STATE_HOME", ".local/state"))
-    if "RECIPECTL_CACHE" in env:
-        cache = Path(env["RECIPECTL_CACHE"])
-    if "RECIPECTL_STATE" in env:
-        state = Path(env["RECIPECTL_STATE"])
     use = env.get("RECIPECTL_USE") or given.get("use", "research")
     if use not in ("research", "commercial"):
         raise UsageError("the setting `use` is not known", on=str(file), seen=use, expected="research or commercial")
@@ -86,8 +81,8 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     hosts = env["RECIPECTL_HOSTS"].split(",") if env.get("RECIPECTL_HOSTS") else given.get("hosts", [])
     timeout, retries = _number(env, given, file, "hub_timeout_s", 30.0), _number(env, given, file, "hub_retries", 5)
     return Settings(
-        cache_dir=cache.expanduser(),
-        state_dir=state.expanduser(),
+        cache_dir=folder("RECIPECTL_CACHE", "XDG_CACHE_HOME", ".cache", given.get("cache_dir")),
+        state_dir=folder("RECIPECTL_STATE", "XDG_STATE_HOME", ".local/state", given.get("state_dir")),
         data_dir=folder("RECIPECTL_DATA", "XDG_DATA_HOME", ".local/share"),
         file=file,
         hub_endpoint=(env.get("HF_ENDPOINT") or str(given.get("hub_endpoint", HUB))).rstrip("/"),
@@ -102,6 +97,23 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         hub_retries=max(1, int(retries)),
         environ=env,
     )
+
+
+def _home(env: Mapping[str, str]) -> Path:
+    """HOME, or where it is unset or empty (a unit of systemd, cron, env -i) the user's own, or / for nobody's."""
+    if home := env.get("HOME"):
+        return Path(home)
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        return Path("/")
+
+
+def _absolute(path: str | Path) -> Path:
+    """`~` expanded, and absolute: folders are mounted into containers and written down for later runs elsewhere."""
+    with contextlib.suppress(RuntimeError):  # nobody's home
+        path = Path(path).expanduser()
+    return Path(path).absolute()
 
 
 def _number(env: Mapping[str, str], given: Mapping[str, Any], file: Path, key: str, default: float) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,35 @@ def test_defaults_follow_the_xdg_folders(tmp_path: Path) -> None:
     assert settings.state_dir == tmp_path / "st" / "recipectl"
     assert settings.cache_dir == tmp_path / ".cache" / "recipectl"
     assert settings.use == "research"
+
+
+@pytest.mark.parametrize("home", [{}, {"HOME": ""}], ids=["unset", "empty"])
+def test_without_home_the_users_own_is_meant(home: dict[str, str], tmp_path: Path) -> None:
+    """As under cron, systemd and `env -i`: neither / nor the working folder gets our files."""
+    own = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    settings = load({**home, "RECIPECTL_SETTINGS": str(tmp_path / "settings.toml")})
+    assert settings.state_dir == own / ".local/state/recipectl"
+    assert settings.cache_dir == own / ".cache/recipectl"
+    assert settings.data_dir == own / ".local/share/recipectl"
+
+
+def test_a_user_without_a_home_has_settings_that_name_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000)  # as in `docker run --user`
+    settings = load({"RECIPECTL_CACHE": str(tmp_path), "RECIPECTL_SETTINGS": str(tmp_path / "settings.toml")})
+    assert (settings.cache_dir, settings.state_dir) == (tmp_path, Path("/.local/state/recipectl"))
+    assert settings.hub_token() is None
+
+
+def test_folders_are_absolute_and_know_the_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine takes a relative source of a mount for the name of a volume."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "settings.toml").write_text('cache_dir = "here"\n')
+    settings = load({"RECIPECTL_SETTINGS": "settings.toml", "RECIPECTL_STATE": "st", "RECIPECTL_DATA": "~/data"})
+    assert settings.file == tmp_path / "settings.toml"
+    assert settings.cache_dir == tmp_path / "here"
+    assert settings.state_dir == tmp_path / "st"
+    assert settings.data_dir == tmp_path / "home" / "data"
 
 
 def test_the_file_sets_and_the_environment_wins(tmp_path: Path) -> None:
