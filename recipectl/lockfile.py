@@ -174,9 +174,13 @@ def load(text: str, name: str) -> Lock:
     remade = "make it anew with `recipectl lock`"
     try:
         data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as err:
+    except (yaml.YAMLError, ValueError, RecursionError) as err:  # ValueError: a date with a 13th month
         raise PinError("the lock is not YAML", on=name, seen=str(err).replace("\n", " "), next_step=remade) from err
-    schema = data.get("schema") if isinstance(data, dict) else None
+    if not isinstance(data, dict):
+        seen = "an empty file" if data is None else f"a {type(data).__name__}"
+        raise PinError("the lock does not have the form of a lock", on=name, seen=seen, expected="a mapping of keys",
+                       next_step=remade)  # fmt: skip
+    schema = data.get("schema")
     if isinstance(schema, int) and schema > LOCK_SCHEMA:
         raise NewerLock(
             "the lock was written by a newer recipectl",

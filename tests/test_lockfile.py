@@ -72,6 +72,8 @@ def test_one_edited_byte_of_a_hash_is_refused_and_named() -> None:
     [
         ("{", "not YAML"),
         ("[1]", "form of a lock"),
+        ("", "form of a lock"),
+        ("schema: 2026-13-01\n", "not YAML"),
         ("schema: 1\nrecipe: r\nresolution: {}\nmodles: {}\n", "form of a lock"),
         ("schema: 7\n", "newer recipectl"),
         ("schema: 1.0\nrecipe: r\nresolution: {}\n", "form of a lock"),

@@ -47,7 +47,9 @@ def accepted(settings: Settings) -> dict[str, list[dict[str, Any]]]:
         data = json.loads(_file(settings).read_text())
     except (OSError, ValueError):
         return {}
-    return {k: v for k, v in data.items() if isinstance(v, list)} if isinstance(data, dict) else {}
+    entries = data.items() if isinstance(data, dict) else ()
+    return {k: [e for e in v if isinstance(e, dict) and {"model", "sha"} <= e.keys()] for k, v in entries
+            if isinstance(v, list)}  # fmt: skip
 
 
 def _file(settings: Settings) -> Path:

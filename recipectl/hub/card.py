@@ -22,7 +22,8 @@ def card_license(card: str, on: str) -> str | None:
     if isinstance(license_, list):
         license_ = " AND ".join(map(str, license_))
     try:
-        return canonical(str(license_), data.get("license_name"))
+        name = data.get("license_name")
+        return canonical(str(license_), None if name is None else str(name))
     except LicenseError as err:
         raise LicenseError(
             f"the card's license cannot be read: {err.what}", on=on, seen=err.seen, expected=err.expected,
@@ -37,7 +38,7 @@ def _front_matter(card: str, on: str) -> dict[str, Any]:
     end = next((i for i, line in enumerate(lines[1:], 1) if line.strip() == "---"), None)
     try:
         data = yaml.safe_load("\n".join(lines[1:end])) if end else None
-    except yaml.YAMLError as err:
+    except (yaml.YAMLError, ValueError, RecursionError) as err:  # ValueError: a date with a 13th month
         raise LicenseError("the card's front matter is not YAML", on=on, seen=str(err).replace("\n", " ")) from err
     if data is None:
         return {}

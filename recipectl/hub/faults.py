@@ -57,7 +57,8 @@ def _refusal(where: Where, status: int, code: str | None) -> tuple[str, str]:
     if code == "RevisionNotFound":
         return (
             f"{where.repo} has no revision {where.ref}",
-            f"give a commit that {page}/commits/main lists as `revision`",
+            f"give a commit that {page}/commits/main lists as `revision`; if the recipe names a branch or tag, "
+            "`recipectl lock --update all` follows it",
         )
     if code == "EntryNotFound":
         step = f"the lock names it: look at {page}/tree/{where.ref}, then `recipectl lock --update all`"

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -51,11 +52,25 @@ class Store:
     quarantine: Path
 
     def reject(self, path: Path, name: str) -> Path:
-        """Move a wrong or unknown file out of the way, replacing what was there before; nothing is lost silently."""
-        target = self.quarantine / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        path.replace(target)
-        return target
+        """Move a body with wrong bytes out of the way. It takes the place of the one before: a shard has 50 GB."""
+        return self._move(path, name, lambda target: target.is_file() and not target.is_symlink())
+
+    def put_aside(self, path: Path, name: str) -> Path:
+        """Move what somebody else put here out of the way, beside whatever was moved earlier: nothing is lost."""
+        return self._move(path, name, lambda target: False)
+
+    def _move(self, path: Path, name: str, may_replace: Callable[[Path], bool]) -> Path:
+        for number in itertools.count(1):
+            root = self.quarantine if number == 1 else self.quarantine.with_name(f"{self.quarantine.name}-{number}")
+            target = root / name
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+            except (FileExistsError, NotADirectoryError):  # a file was moved here, and now a folder of its name
+                continue
+            if not os.path.lexists(target) or may_replace(target):
+                path.replace(target)
+                return target
+        raise AssertionError("the count has no end")
 
 
 class Fetcher:

@@ -89,7 +89,9 @@ class Puller:
             with locked(lock, f"pull of {model.repo}", notice=self._console.notice):
                 plan = self.plan(name, model)
                 for path in plan.aside:
-                    self._console.notice(f"{path} is not as locked: moved to {store.reject(store.folder / path, path)}")
+                    if os.path.lexists(store.folder / path):  # not gone along with the folder that it lay in
+                        moved = store.put_aside(store.folder / path, path)
+                        self._console.notice(f"{path} is not as locked: moved to {moved}")
                 if plan.fetch:
                     plan = self._reuse(store, plan)
                     self._fetch(name, model, store, plan)

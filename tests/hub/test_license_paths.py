@@ -82,6 +82,16 @@ def test_an_acceptance_may_stand_in_the_settings(live: Live) -> None:
     assert json.loads(record(live.pair).read_text())[NC_ND][0]["by"] == "setting"
 
 
+@pytest.mark.parametrize("damage", ["[[[", "[]", '{"CC-BY-NC-ND-4.0": ["x", {"a": 1}]}', '{"CC-BY-NC-ND-4.0": 1}'])
+def test_a_damaged_record_counts_as_none(pair: Pair, damage: str) -> None:
+    assert pair.pull().returncode == 0
+    (pair.folder / "state" / "licenses.json").write_text(damage)
+    done = pair.run("pull", "pair", "--sm", "cpu")
+    assert done.returncode == 5 and "its acceptance is not on record" in done.stderr
+    assert pair.pull().returncode == 0
+    assert pair.run("pull", "pair", "--sm", "cpu").returncode == 0
+
+
 def test_accepting_another_license_accepts_nothing(live: Live) -> None:
     assert live.serve("--dry-run", "--accept-license", "CC-BY-NC-4.0").returncode == REFUSED
 

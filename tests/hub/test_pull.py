@@ -155,6 +155,31 @@ def test_a_rotten_part_is_found_quarantined_and_fetched_whole(pair: Pair) -> Non
     assert next((pair.cache / "quarantine").rglob(SHARD)).read_bytes().startswith(b"rotten")
 
 
+@pytest.mark.slow
+def test_kill_9_at_any_moment_of_a_first_pull(pair: Pair) -> None:
+    """Lock, licence record, headers, bodies: whatever is under way, nothing wrong is in place and nothing is lost."""
+    big(pair)
+    pair.hub.fault("slow", r"safetensors", at=4_000_000)
+    argv = ("pull", "pair", "--sm", "cpu", "--accept-license", "CC-BY-NC-ND-4.0")
+    moments = random.Random(9)
+    killed = 0
+    for _ in range(20):
+        process = pair.start(*argv)
+        time.sleep(moments.uniform(0.1, 3.0))
+        process.kill()
+        process.communicate()
+        killed += process.returncode == -signal.SIGKILL
+        for repo in (pair.target, pair.drafter):
+            there = pair.files(repo) if pair.model(repo).is_dir() else {}
+            assert there.items() <= pair.wanted(repo).items()
+    assert killed > 3, "too fast to be caught"
+    done = pair.pull()
+    assert done.returncode == 0, done.stderr
+    assert pair.files(pair.target) == pair.wanted(pair.target)
+    assert pair.run("verify", "pair", "--sm", "cpu", "--full").returncode == 0
+    assert list((pair.cache / "partial").iterdir()) == []
+
+
 def test_two_pulls_at_once_do_the_work_once(pair: Pair) -> None:
     big(pair)
     assert pair.run("lock", "pair").returncode == 0
@@ -193,6 +218,45 @@ def test_wrong_and_unknown_files_are_put_aside_not_lost(pair: Pair) -> None:
     assert pair.files(pair.drafter) == pair.wanted(pair.drafter)
     aside = pair.cache / "quarantine" / "acme--Drafter" / pair.drafter.refs["main"]
     assert (aside / "mine.txt").read_bytes() == b"notes" and (aside / "config.json").read_bytes() == b"{}"
+
+
+def test_folders_and_links_where_files_belong_are_put_aside_whole(pair: Pair) -> None:
+    pair.target.commit({**models.target(), "extra/more.json": b"{}"})
+    pair.write()
+    assert pair.pull().returncode == 0
+    folder, outside = pair.model(pair.target), pair.folder / "outside"
+    outside.mkdir()
+    (outside / "more.json").write_bytes(b"{}")
+    for text in ("first", "second"):  # twice: what was put aside before is not lost
+        (folder / "config.json").unlink()
+        (folder / "config.json").mkdir()
+        (folder / "config.json" / "x").write_text(text)
+        (folder / "mine.txt").write_text(text)
+        (folder / "extra" / "more.json").unlink()
+        (folder / "extra").rmdir()
+        (folder / "extra").symlink_to(outside)
+        again = pair.pull()
+        assert again.returncode == 0, again.stderr
+        assert pair.files(pair.target) == pair.wanted(pair.target)
+    quarantine = pair.cache / "quarantine" / "acme--Target"
+    assert sorted(p.read_text() for p in quarantine.glob("*/config.json/x")) == ["first", "second"]
+    assert sorted(p.read_text() for p in quarantine.glob("*/mine.txt")) == ["first", "second"]
+    assert (outside / "more.json").read_bytes() == b"{}"
+    (folder / "mine.txt").mkdir()
+    (folder / "mine.txt" / "y").write_text("a folder where a file was put aside")
+    assert pair.pull().returncode == 0
+    assert [p.read_text() for p in quarantine.glob("*/mine.txt/y")] == ["a folder where a file was put aside"]
+
+
+def test_names_with_spaces_and_other_alphabets(pair: Pair) -> None:
+    names = ["chat templates/ü ñ.jinja", "a b.json", "100%#?.json", "日本/語.json"]
+    pair.target.commit({**models.target(), **{n: n.encode() for n in names}})
+    pair.write()
+    done = pair.pull()
+    assert done.returncode == 0, done.stderr
+    assert pair.files(pair.target) == pair.wanted(pair.target)
+    assert set(names) <= set(pair.files(pair.target))
+    assert pair.run("verify", "pair", "--sm", "cpu", "--full").returncode == 0
 
 
 def test_offline_with_an_incomplete_tree(pair: Pair) -> None:

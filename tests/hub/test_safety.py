@@ -178,6 +178,7 @@ def test_facts_from_headers() -> None:
         ("\ufeff---\nlicense: mit\n---\n", "MIT"),
         ("---\nlicense: other\nlicense_name: glm-license\nlicense_link: LICENSE\n---\n", "LicenseRef-glm-license"),
         ("---\nlicense: [mit, apache-2.0]\n---\n", "MIT AND Apache-2.0"),
+        ("---\nlicense: other\nlicense_name: 7\n---\n", "LicenseRef-7"),
         ("---\ntags: [x]\n---\n", None),
         ("# no front matter\nlicense: mit\n", None),
         ("---\nlicense: mit\n", None),
@@ -188,7 +189,9 @@ def test_cards(card: str, license: str | None) -> None:
     assert card_license(card, "card") == license
 
 
-@pytest.mark.parametrize("card", ["---\nlicense: other\n---\n", "---\n- a\n---\n", "---\na: [\n---\n"])
+@pytest.mark.parametrize(
+    "card", ["---\nlicense: other\n---\n", "---\n- a\n---\n", "---\na: [\n---\n", "---\nd: 2026-13-01\n---\n"]
+)
 def test_cards_that_cannot_be_read(card: str) -> None:
     with pytest.raises(LicenseError):
         card_license(card, "card")
