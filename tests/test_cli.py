@@ -168,6 +168,11 @@ def test_a_signal_is_named(tmp_path: Path) -> None:
     assert process.returncode == 130
 
 
+def test_status_tells_nothing_runs_from_a_name_that_nobody_knows(cli: Cli) -> None:
+    assert cli("status").stdout == "nothing runs\n"
+    assert cli("status", "tiny-dflahs").stdout == "nothing of tiny-dflahs is known here\n"
+
+
 def test_json_errors_are_one_document(cli: Cli) -> None:
     done = cli("show", "no-such-recipe", "--json")
     assert done.returncode == 2

@@ -12,7 +12,10 @@ def run(settings: Settings, console: Console, *, name: str | None) -> int:
     """What runs, and the last deployment of each name that does not, with its cause."""
     rows = [_row(settings, d) for d in _worth_showing(settings, name)]
     if not rows:
-        console.print("nothing runs")
+        kept = ", ".join(sorted({d.plan.name for d in deployments.known(settings)}))
+        console.print(
+            f"nothing of {name} is known here" + (f"; known: {kept}" if kept else "") if name else "nothing runs"
+        )
     else:
         console.table(["deployment", "state", "url", "K", "pid", "since", "why"], [tuple(r.values()) for r in rows],
                       below=("since", "why"))  # fmt: skip
