@@ -58,12 +58,19 @@ def _marked(err: yaml.MarkedYAMLError, lines: list[str]) -> tuple[int, int, str,
         return *place, "the line is indented with a tab", "indent with spaces: YAML takes no tabs there"
     if place := _open_quote(lines, line):
         return *place, "a quote is opened here and never closed", "close the quote on the same line"
+    if "node content" in problem and (last := _last(lines)) < line:
+        return last, len(lines[last - 1]) + 1, "the file ends where a value is still open", "close the { or ["
     shown = lines[line - 1].strip() if line <= len(lines) else ""
     quoted = f", in `{shown[:60]}`" if shown else ""
     for part, message, fix in _PROBLEMS:
         if part in problem:
             return line, column, message + quoted, fix
     return line, column, f"this is not YAML: {problem}{quoted}", "mend the line"
+
+
+def _last(lines: list[str]) -> int:
+    """The last line that holds anything."""
+    return max((number for number, text in enumerate(lines, 1) if text.strip()), default=1)
 
 
 def _tab_near(lines: list[str], line: int) -> tuple[int, int] | None:
