@@ -28,6 +28,8 @@ MIN_ROUNDS = 5
 MANY = 1000  # rounds that nobody runs
 ALPHA = 0.05
 Key = tuple[int, int, str]  # ordinal of the boot, round, prompt
+SHOWN: dict[str, str] = {"step_ms": "step ms", "acceptance_length": "length", "tok_s": "tok/s"}
+COLUMNS = ("cell", "figure", "A", "B", "change", "interval", "verdict", "rests on")
 
 
 @dataclass(frozen=True)
@@ -49,21 +51,34 @@ class Judged:
     cv: tuple[float | None, float | None] = (None, None)
     by_boot: tuple[tuple[float, float], ...] = ()
 
+    def row(self) -> tuple[str, ...]:
+        """The cells under `COLUMNS`."""
+        return (f"{self.phase} c={self.concurrency}", SHOWN[self.metric], f"{self.a:.4g}", f"{self.b:.4g}",
+                *self._effect(), self.verdict, f"{self._basis()}{self._wanted()}")  # fmt: skip
+
     def line(self) -> str:
         """The row as text."""
-        unit = " tokens" if self.metric == "acceptance_length" else " %"
-        scale = 1.0 if self.metric == "acceptance_length" else 100.0
+        change, between = self._effect()
+        return (
+            f"{self.phase} c={self.concurrency} {self.metric}: {self.a:.4g} -> {self.b:.4g} ({change}, {between}), "
+            f"{self._basis()}: {self.verdict}{self._wanted()}"
+        )
+
+    def _effect(self) -> tuple[str, str]:
+        unit, scale = (" tokens", 1.0) if self.metric == "acceptance_length" else (" %", 100.0)
         e = self.effect
-        about = f"over {MANY}" if self.needs and self.needs >= MANY else f"about {self.needs}"
-        more = f", would take {about} rounds" if self.needs else ""
+        return f"{scale * e.point:+.2f}{unit}", f"{scale * e.low:+.2f} to {scale * e.high:+.2f}"
+
+    def _basis(self) -> str:
         cv = ", CV {:.1%} and {:.1%}".format(*self.cv) if None not in self.cv else ""
         boots = ", by boot " + " ".join(f"{a:.4g}->{b:.4g}" for a, b in self.by_boot) if self.boots > 1 else ""
-        return (
-            f"{self.phase} c={self.concurrency} {self.metric}: {self.a:.4g} -> {self.b:.4g} "
-            f"({scale * e.point:+.2f}{unit}, {scale * e.low:+.2f} to {scale * e.high:+.2f}), p {self.p:.3f}, "
-            f"{self.pairs} pairs, {self.rounds} rounds, {self.boots} {'boot' if self.boots == 1 else 'boots'}"
-            f"{cv}{boots}: {self.verdict}{more}"
-        )
+        return (f"p {self.p:.3f}, {self.pairs} pairs, {self.rounds} rounds, {self.boots} "
+                f"{'boot' if self.boots == 1 else 'boots'}{cv}{boots}")  # fmt: skip
+
+    def _wanted(self) -> str:
+        if not self.needs:
+            return ""
+        return f", would take {f'over {MANY}' if self.needs >= MANY else f'about {self.needs}'} rounds"
 
 
 def require_same_protocol(a: Measured, b: Measured) -> None:
@@ -174,7 +189,7 @@ def _judge(
     enough = rounds_to_call(confidence, prompts=len({p for _, _, p in keys}))
     verdict = _verdict(e, least, lower_is_better=metric == "step_ms") if rounds >= enough else "inconclusive"
     return Judged(
-        phase, c, metric, _middle(left, keys), _middle(right, keys), e,
+        a.place(phase), c, metric, _middle(left, keys), _middle(right, keys), e,
         resample.sign_flip_p([sum(v) / len(v) for v in clusters.values()]), rounds, len(boots), len(keys), verdict,
         _rounds_needed(e, least, rounds, enough) if verdict == "inconclusive" else None,
         (_cv(left, keys), _cv(right, keys)),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from statistics import mean, pstdev
 from typing import Any
 
@@ -16,8 +17,14 @@ NOTE = (
 )
 
 
-def vllm(result: Result) -> dict[str, dict[str, Any]]:
-    """One flat object per cell, by a file name in vLLM's manner. Void blocks are left out."""
+def vllm(result: Result, chunks: Sequence[Mapping[str, Any]] = ()) -> dict[str, dict[str, Any]]:
+    """One flat object per cell, by a file name in vLLM's manner. Void blocks are left out.
+
+    `chunks` are the rows of chunks.jsonl, for the gaps between chunks.
+    """
+    times = {
+        (r["protocol"], r["phase"], r["c"], r["round"], r["t_request"]): [t for t, _ in r["chunks"]] for r in chunks
+    }
     out = {}
     for m in result.measured:
         for cell in m.cells:
@@ -27,15 +34,23 @@ def vllm(result: Result) -> dict[str, dict[str, Any]]:
                 name = (
                     f"{m.protocol.name}-{cell.phase}-infqps-concurrency{cell.concurrency}-{result.server.model}-{stamp}"
                 )
-                out[f"{name.replace('/', '_')}.json"] = _cell(result, m, cell.concurrency, blocks)
+                out[f"{name.replace('/', '_')}.json"] = _cell(result, m, cell.concurrency, blocks, times)
     return out
 
 
-def _cell(result: Result, m: Measured, c: int, blocks: Sequence[Block]) -> dict[str, Any]:
+Times = Mapping[tuple[Any, ...], Sequence[int]]  # of the chunks of a stream, by (protocol, phase, c, round, start)
+
+
+def _cell(result: Result, m: Measured, c: int, blocks: Sequence[Block], times: Times) -> dict[str, Any]:
     sent = [r for b in blocks for r in b.requests]
+    itls = [
+        [(y - x) / NS for x, y in pairwise(times.get((m.protocol.name, b.phase, c, b.round, r.t_request_ns), ()))]
+        for b in blocks
+        for r in b.requests
+    ]
     done = [r for r in sent if not r.failure and r.n]
     seconds = sum(_duration(b) for b in blocks)
-    tokens = sum(r.n or 0 for r in done)
+    tokens, asked = sum(r.n or 0 for r in done), sum(r.prompt_tokens or 0 for r in done)
     setup = {
         "date": _date(result.started), "endpoint_type": f"openai-{m.protocol.endpoint}", "backend": "recipectl",
         "label": m.protocol.name, "model_id": result.server.model, "tokenizer_id": None, "num_prompts": len(sent),
@@ -43,18 +58,22 @@ def _cell(result: Result, m: Measured, c: int, blocks: Sequence[Block]) -> dict[
         "prompts_sha256": sha256_text(" ".join(r.prompt_sha256 for r in sent)), "note": NOTE,
     }  # fmt: skip
     totals = {
-        "duration": seconds, "completed": len(done), "failed": len(sent) - len(done), "total_output_tokens": tokens,
+        "duration": seconds, "completed": len(done), "failed": len(sent) - len(done),
+        "total_input_tokens": asked, "total_output_tokens": tokens,
         "request_throughput": len(done) / seconds if seconds else None, "request_goodput": None,
         "output_throughput": tokens / seconds if seconds else None,
+        "total_token_throughput": (asked + tokens) / seconds if seconds else None,
     }  # fmt: skip
     timed: dict[str, Callable[[Request], float | None]] = {"ttft": lambda r: r.ttft_s, "tpot": _tpot, "e2el": _e2el}
     spread = {k: v for name, of in timed.items() for k, v in _spread(name, [of(r) for r in done]).items()}
+    gaps = _spread("itl", [gap for r, row in zip(sent, itls, strict=True) if not r.failure for gap in row])
     arrays = {
-        "output_lens": [r.n or 0 for r in sent], "ttfts": [r.ttft_s or 0.0 for r in sent],
+        "input_lens": [r.prompt_tokens or 0 for r in sent], "output_lens": [r.n or 0 for r in sent],
+        "ttfts": [r.ttft_s or 0.0 for r in sent], "itls": itls,
         "latencies": [_e2el(r) or 0.0 for r in sent], "start_times": [r.t_request_ns / NS for r in sent],
         "errors": [r.failure or "" for r in sent],
     }  # fmt: skip
-    return {**setup, **totals, **spread, **_speculation(blocks), **arrays}
+    return {**setup, **totals, **spread, **gaps, **_speculation(blocks), **arrays}
 
 
 def _speculation(blocks: Sequence[Block]) -> dict[str, Any]:

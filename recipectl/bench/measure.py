@@ -12,6 +12,7 @@ from operator import add
 from recipectl.bench import counting, stats, textprobe, validity
 from recipectl.bench.acceptance import Acceptance, Delta, from_requests
 from recipectl.bench.protocol import Phase, Prompt, Protocol, sha256_text
+from recipectl.bench.resample import pooled_length
 from recipectl.bench.result import Accepted, Block, Cell, Counted, Rates, Request
 from recipectl.bench.sse import Stream
 from recipectl.recipe.base import Json
@@ -50,6 +51,7 @@ def request(sent: Sent, phase: Phase, protocol: Protocol) -> Request:
         t_first_ns=s.chunks[0].t if s.chunks else None,
         t_last_ns=s.chunks[-1].t if s.chunks else None,
         t_end_ns=s.t_end,
+        prompt_tokens=s.prompt_tokens,
         ttft_s=stats.ttft_s(s),
         tok_s=stream_rate(s, protocol),
         spec=dict(s.metrics.get("speculative_decoding") or {}),
@@ -163,6 +165,21 @@ def pooled(blocks: Sequence[Block]) -> Acceptance | None:
     return reduce(add, counted) if counted else None
 
 
+def _with_interval(a: Accepted | None, blocks: Sequence[Block]) -> Accepted | None:
+    """The length with its interval, where the server tells each request's drafts.
+
+    Prompts are the clusters: a greedy server answers one prompt alike in every round.
+    """
+    rows: dict[str, tuple[int, int]] = {}
+    for r in (r for b in blocks for r in b.requests):
+        steps, got = r.spec.get("num_spec_steps"), r.spec.get("num_accepted_draft_tokens")
+        if isinstance(steps, int) and isinstance(got, int):
+            before = rows.get(r.prompt_sha256, (0, 0))
+            rows[r.prompt_sha256] = before[0] + steps, before[1] + got
+    found = pooled_length(list(rows.values()))
+    return a.model_copy(update={"low": found.low, "high": found.high}) if a and found else a
+
+
 def _sampled(blocks: Sequence[Block]) -> Accepted | None:
     """The median gauge of the blocks, where that is all there is."""
     gauges = [a for b in blocks if (a := b.acceptance) is not None and a.source == "gauge"]
@@ -189,7 +206,7 @@ def cell(phase_name: str, concurrency: int, blocks: Sequence[Block], *, max_num_
         void_rounds=len(blocks) - len(valid),
         failed_streams=sum(r.failure is not None for b in blocks for r in b.requests),
         rates=Rates(**middle),
-        acceptance=accepted(total) or _sampled(valid),
+        acceptance=_with_interval(accepted(total), valid) or _sampled(valid),
         cv_tok_s=stats.cv(speeds),
         queueing=max_num_seqs is not None and concurrency > max_num_seqs,
         count=None if not counts else f"number {wrong.wrong_at} is {wrong.seen!r}" if wrong else "exact",

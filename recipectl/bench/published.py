@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from recipectl.bench.protocol import Formula, Protocol
-from recipectl.bench.result import Cell, Result
+from recipectl.bench.protocol import Formula
+from recipectl.bench.result import Cell, Measured, Result
 from recipectl.errors import UsageError
 from recipectl.recipe.lane import BenchRef, PublishedRow
 
 # Published rows carry no interval. Two published runs of one configuration differ by up to 7 % (field report 5c).
 TOLERANCE = 0.07
 LENGTH_TOLERANCE = 0.05
+COLUMNS = ("cell", "figure", "published", "measured", "verdict", "source")
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,11 @@ class Row:
     source: str
     note: str | None = None
 
-    def line(self) -> str:
-        """The row as text."""
+    def row(self) -> tuple[str, ...]:
+        """The cells under `COLUMNS`."""
         more = f"; {self.note}" if self.note else ""
-        return (f"{self.phase} c={self.concurrency} {self.figure}: published {self.published}, measured "
-                f"{self.measured:.4g}: {self.verdict} ({self.source}{more})")  # fmt: skip
+        return (f"{self.phase} c={self.concurrency}", self.figure, self.published, f"{self.measured:.4g}", self.verdict,
+                f"{self.source}{more}")  # fmt: skip
 
 
 def against(result: Result, refs: Sequence[BenchRef]) -> list[Row]:
@@ -50,7 +51,7 @@ def against(result: Result, refs: Sequence[BenchRef]) -> list[Row]:
         for published in ref.published
         for cell in ours[ref.protocol].cells
         if cell.phase == published.phase and cell.concurrency == (published.concurrency or cell.concurrency)
-        for row in _rows(published, cell, ours[ref.protocol].protocol)
+        for row in _rows(published, cell, ours[ref.protocol])
         if published.variant in (None, result.variant) and published.k in (None, result.server.k)
     ]
     if not out:
@@ -59,14 +60,14 @@ def against(result: Result, refs: Sequence[BenchRef]) -> list[Row]:
     return out
 
 
-def _rows(p: PublishedRow, cell: Cell, protocol: Protocol) -> Iterator[Row]:
-    note = None if protocol.exact else "prompts reconstructed"
+def _rows(p: PublishedRow, cell: Cell, m: Measured) -> Iterator[Row]:
+    note = None if m.protocol.exact else "prompts reconstructed"
     r = cell.rates
     source = p.evidence[0].source
     a = cell.acceptance
     figures: list[tuple[str, tuple[float, float] | float | None, float | None, float]] = [
         ("tok/s", p.tok_s_range or p.tok_s, r.tok_s, TOLERANCE),
-        ("aggregate tok/s", p.aggregate_tok_s, _aggregate(protocol.formula, cell), TOLERANCE),
+        ("aggregate tok/s", p.aggregate_tok_s, _aggregate(m.protocol.formula, cell), TOLERANCE),
         ("acceptance length", p.acceptance_length, r.acceptance_length, LENGTH_TOLERANCE),
         ("acceptance rate", p.acceptance_rate_range or p.acceptance_rate, a.rate if a else None, LENGTH_TOLERANCE),
     ]
@@ -76,7 +77,7 @@ def _rows(p: PublishedRow, cell: Cell, protocol: Protocol) -> Iterator[Row]:
         low, high = wanted if isinstance(wanted, tuple) else (wanted * (1 - tolerance), wanted * (1 + tolerance))
         shown = f"{wanted[0]:g} to {wanted[1]:g}" if isinstance(wanted, tuple) else f"{wanted:g}"
         verdict: Literal["within", "below", "above"] = "below" if seen < low else "above" if seen > high else "within"
-        yield Row(cell.phase, cell.concurrency, figure, shown, seen, verdict, source, note)
+        yield Row(m.place(cell.phase), cell.concurrency, figure, shown, seen, verdict, source, note)
 
 
 def _aggregate(formula: Formula, cell: Cell) -> float | None:

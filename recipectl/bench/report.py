@@ -22,8 +22,8 @@ def markdown(result: Result) -> str:
     out = ["| phase | c | tok/s | aggregate | acceptance length (of K+1) | step ms |", "|---" * 6 + "|"]
     for m in result.measured:
         for cell in m.cells:
-            shown = row(result, m, cell)
-            out.append("| " + " | ".join([*shown[:5], shown[6]]) + " |")
+            _, *figures = row(result, m, cell)
+            out.append("| " + " | ".join([m.place(cell.phase), *figures[:4], figures[5]]) + " |")
     how = "; ".join(f"{m.protocol.name} v{m.protocol.version} ({m.digest[:12]})" for m in result.measured)
     s = result.server
     engine = " ".join(x for x in (s.engine, s.version) if x) or "engine not stated"
@@ -50,10 +50,11 @@ def _measured(result: Result, m: Measured) -> Iterator[str]:
         return
     yield from table(HEAD, [row(result, m, cell) for cell in m.cells])
     for cell in m.cells:
-        if cell.acceptance and cell.acceptance.positions:
-            yield f"  {cell.phase} c={cell.concurrency} by position: " + " ".join(
-                f"{r:.3f}" for r in cell.acceptance.positions
-            )
+        if (a := cell.acceptance) and a.positions:
+            where = f"  {cell.phase} c={cell.concurrency}"
+            if a.low is not None and a.high is not None:
+                yield f"{where} acceptance length: {a.length:.3f}, {a.low:.3f} to {a.high:.3f} over the prompts (95 %)"
+            yield f"{where} by position: " + " ".join(f"{r:.3f}" for r in a.positions)
         yield from (f"  {note}" for note in cell_notes(result, cell))
 
 
@@ -62,6 +63,8 @@ def cell_notes(result: Result, cell: Cell) -> Iterator[str]:
     where = f"{cell.phase} c={cell.concurrency}"
     if cell.acceptance and cell.acceptance.source == "gauge":
         yield f"{where}: acceptance is the median of SGLang's gauge, sampled during decode; it is no count"
+    if cell.void_rounds or cell.failed_streams:
+        yield f"{where}: {cell.void_rounds} rounds are void, {cell.failed_streams} streams failed"
     if cell.count:
         yield f"{where} counting: {cell.count}"
     if cell.queueing:
@@ -83,13 +86,11 @@ def row(result: Result, m: Measured, cell: Cell) -> list[str]:
     r = cell.rates
     k = result.server.k or (len(cell.acceptance.positions) if cell.acceptance else 0)
     aggregate = r.agg_run if m.protocol.formula == "output-over-wall" else r.aggregate or r.agg_decode
-    failed = f", {cell.failed_streams} streams failed" if cell.failed_streams else ""
-    void = f", {cell.void_rounds} void" if cell.void_rounds else ""
     return [
         cell.phase, str(cell.concurrency), number(r.tok_s, 1), number(aggregate, 1),
         f"{number(r.acceptance_length, 2)} of {k + 1}" if r.acceptance_length else "-",
         number(cell.acceptance.rate if cell.acceptance else None, 3), number(r.step_ms, 1),
-        f"{cell.rounds}{void}{failed}",
+        f"{cell.rounds} of {cell.rounds + cell.void_rounds}" if cell.void_rounds else str(cell.rounds),
     ]  # fmt: skip
 
 
@@ -98,7 +99,7 @@ def remarks(result: Result) -> Iterator[str]:
     yield ""
     for m in result.measured:
         for b in m.blocks:
-            where = f"{m.protocol.name} {b.phase} c={b.concurrency} round {b.round + 1}"
+            where = f"{m.place(b.phase)} c={b.concurrency} round {b.round + 1}"
             yield from (f"VOID {where}: {reason}" for reason in b.void)
             for i, r in enumerate(b.requests):
                 if r.failure:

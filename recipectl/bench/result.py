@@ -51,6 +51,7 @@ class Request(Part):
     t_first_ns: int | None = None
     t_last_ns: int | None = None
     t_end_ns: int
+    prompt_tokens: int | None = None
     ttft_s: float | None = None
     tok_s: float | None = None
     spec: dict[str, Json] = {}
@@ -69,6 +70,8 @@ class Accepted(Part):
     accepted: int
     per_position: list[int] = []
     length: float | None = None
+    low: float | None = Field(default=None, description="95 % interval of a cell's length, prompts as clusters")
+    high: float | None = None
     rate: float | None = None
     positions: list[float] = []
     conditional: list[float | None] = []
@@ -139,6 +142,10 @@ class Measured(Part):
     digest: str
     cells: list[Cell]
     blocks: list[Block]
+
+    def place(self, phase: str) -> str:
+        """A phase where figures of several protocols stand together: two of them may call theirs prose."""
+        return phase if phase == self.protocol.name else f"{self.protocol.name} {phase}"
 
 
 class Server(Part):

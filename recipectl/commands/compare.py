@@ -34,8 +34,7 @@ def run(settings: Settings, console: Console, *, a: str, b: str | None, against:
         )
     elif left.rig.get("host") != right.rig.get("host"):
         console.warn("the two results come from different machines")
-    for j in judged:
-        console.print(j.line())
+    console.table(compare.COLUMNS, [j.row() for j in judged], below=("interval", "rests on"))
     console.print("regression: " + ("; ".join(worse) if worse else "none"))
     console.document({"judged": [vars(j) | {"effect": vars(j.effect)} for j in judged], "regressions": worse})
     return RegressionError.exit_code if worse else 0
@@ -47,8 +46,7 @@ def _published(settings: Settings, console: Console, result: Result) -> int:
     recipe = catalog.load(catalog.find(settings, result.recipe))
     lane = recipe.lane(result.lane, result.variant)
     rows = published.against(result, lane.bench)
-    for row in rows:
-        console.print(row.line())
+    console.table(published.COLUMNS, [row.row() for row in rows], below=("source",))
     worse = [r for r in rows if r.verdict == "below"]
     console.document({"rows": [vars(r) for r in rows], "regressions": len(worse)})
     return RegressionError.exit_code if worse else 0

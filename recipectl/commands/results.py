@@ -29,8 +29,9 @@ def keep(settings: Settings, result: Result, folder: Path, work: Job) -> Path:
 
 def extras(result: Result, folder: Path, export: str | None) -> None:
     """The HTML report beside the result, and the result in another tool's shape."""
-    write_atomic(folder / "report.html", html.page(result, html.read_chunks(folder / CHUNKS)))
-    for name, flat in exports.vllm(result).items() if export == "vllm" else ():
+    chunks = html.read_chunks(folder / CHUNKS)
+    write_atomic(folder / "report.html", html.page(result, chunks))
+    for name, flat in exports.vllm(result, chunks).items() if export == "vllm" else ():
         write_json(folder / name, flat)
 
 

@@ -226,3 +226,15 @@ def test_what_was_left_out_and_what_a_verdict_had_to_reach() -> None:
     assert compare.terms(compare.compare(a, arm(PROMPTS, speed=100, seed=1))) == (
         "minimum effect 1.5% step time, 0.05 tokens of acceptance length, 2.0% tok/s; intervals of 95.0% for 1 cell(s)"
     )
+
+
+def test_two_protocols_with_a_phase_of_one_name_stay_apart() -> None:
+    # Both have a phase prose; only the second one regresses, and six cells (two of them made here) are counted as two.
+    pair = [protocol.load("prose"), protocol.load("sfxnz-legacy")]
+    made = [[arm(p, speed=v, rounds=8, seed=i) for p in pair] for i, v in enumerate((100, 101, 80))]
+    whole = [[m.measured[0] for m in results] for results in (made[0], (made[1][0], made[2][1]))]
+    a, b = (made[0][0].model_copy(update={"measured": measured}) for measured in whole)
+    judged = compare.compare(a, b)
+    assert compare.regressions(judged) == ["sfxnz-legacy prose c=1: tok/s is worse"]
+    assert "97.5% for 2 cell(s)" in compare.terms(judged)
+    assert [len(j.row()) for j in judged] == [len(compare.COLUMNS)] * 6

@@ -97,3 +97,26 @@ def test_cells_pool_acceptance_and_take_medians_of_the_rest() -> None:
     assert (cell.rounds, cell.void_rounds, cell.rates.tok_s, cell.rates.acceptance_length) == (2, 1, 20.0, 3.5)
     # Sample standard deviation of 10 and 30 is 14.142; over the mean of 20.
     assert cell.cv_tok_s == pytest.approx(0.70711, abs=1e-5)
+
+
+def test_the_length_of_a_cell_has_an_interval_over_its_prompts() -> None:
+    # The four rows of the first seed as four prompts in two rounds of equal answers: the interval is that of four
+    # witnesses (1.5718, sd .056, half width about .089), not of eight.
+    rows = ((333, 179), (325, 187), (310, 202), (335, 177))
+
+    def block(round_: int) -> Block:
+        sent = [
+            Request(prompt=f"p{i}", prompt_sha256=f"{i}" * 64, text_sha256="0" * 64, counted="token_ids",
+                    t_request_ns=0, t_end_ns=1, spec={"num_spec_steps": d, "num_accepted_draft_tokens": a})
+            for i, (d, a) in enumerate(rows)
+        ]  # fmt: skip
+        total = measure.accepted(Acceptance(1303, 5212, 745))
+        return Block(phase="gate", concurrency=1, round=round_, boot="b", started="s", requests=sent, acceptance=total,
+                     rates=Rates())  # fmt: skip
+
+    a = measure.cell("gate", 1, [block(0), block(1)], max_num_seqs=None).acceptance
+    assert a is not None and a.low is not None and a.high is not None
+    assert (a.drafts, a.length) == (2606, pytest.approx(1.5718, abs=5e-5))
+    assert ((a.high - a.low) / 2, (a.high + a.low) / 2) == (pytest.approx(0.089, abs=0.005), pytest.approx(a.length))
+    one = measure.cell("gate", 1, [block(0).model_copy(update={"requests": block(0).requests[:1]})], max_num_seqs=None)
+    assert one.acceptance is not None and one.acceptance.low is None, "one prompt is no sample"

@@ -23,6 +23,50 @@ def test_every_protocol_loads_and_has_a_digest_of_its_own() -> None:
     assert all(p.name == n for n, p in loaded.items())
 
 
+# Results name their protocol by version and digest: a file that changes without a new version would make two ways to
+# measure one name. Whoever changes a file raises its version here and there.
+PINNED = {
+    "beastllama-wall": (1, "2c539f444145"),
+    "calibration": (1, "9009bf08504c"),
+    "calibration-gate": (1, "0a8e45664894"),
+    "calibration-gate-extension": (1, "df6ffad1e5cf"),
+    "calibration-speed": (1, "11353afde7e2"),
+    "canada-holdout": (1, "8ba651cb7090"),
+    "catid-sustained": (1, "5a5760609a37"),
+    "code": (1, "cfd6b5fef7ae"),
+    "counting": (1, "41e345af78bc"),
+    "counting-spaces": (1, "6605bf2d288a"),
+    "ebfio-wall": (1, "cc8dec45f856"),
+    "gate": (1, "e07faedf6446"),
+    "gate-extension": (1, "c1b4426d6875"),
+    "holdout": (1, "b5346f154045"),
+    "jm-bench3": (1, "ad45abdeba08"),
+    "jm-knee": (1, "f2cccadc9bfe"),
+    "jm-speed-reps": (1, "c9c67c2dd794"),
+    "jm-wall": (1, "0e7fdf16b2ec"),
+    "jnardiello": (1, "ae71406deae7"),
+    "limechain-waves": (1, "cf458afd009b"),
+    "mia": (1, "ef4ef593f893"),
+    "prose": (1, "b3a326213adb"),
+    "sfxnz-legacy": (1, "943bf8bc63fa"),
+    "smoke": (1, "0182e5a17dd5"),
+    "tonyd2wild-c1c6": (1, "b3df6955b5a4"),
+}  # fmt: skip
+
+
+def test_a_protocol_that_changes_gets_a_new_version() -> None:
+    assert {n: ((p := protocol.load(n)).version, p.digest[:12]) for n in protocol.names()} == PINNED
+
+
+def test_the_digest_is_over_what_decides_the_numbers() -> None:
+    base = protocol.load("counting")
+    assert base.model_copy(update={"summary": "x", "sources": ["y"], "note": "z"}).digest == base.digest
+    for changed in ({"max_tokens": 201}, {"rounds": 4}, {"thinking": None}, {"formula": "legacy"}, {"nonce": True}):
+        assert base.model_copy(update=changed).digest != base.digest
+    # printf %s "$TEXT" | sha256sum
+    assert base.phases["counting"].prompts[0].sha256.startswith("eb5e9f32e43b6a0e")
+
+
 def test_cells_as_the_field_describes_them() -> None:
     # Field report 5b: prose and structured, c=1,2,4, 200 tokens, 3 runs; 500 x c16 x 1024 at T 1.0 and top_p 0.95.
     legacy = protocol.load("sfxnz-legacy")

@@ -67,17 +67,19 @@ def test_the_table_and_the_markdown_row(measured: tuple[Result, Path]) -> None:
     rows = report.markdown(result).splitlines()
     assert rows[0] == "| phase | c | tok/s | aggregate | acceptance length (of K+1) | step ms |"
     assert len([r for r in rows if r.startswith("| counting | ")]) == 2
+    assert len([r for r in rows if r.startswith("| sfxnz-legacy prose | ")]) == 2, "prose is a protocol of its own"
     assert result.measured[0].digest[:12] in rows[-1]
 
 
 def test_the_shape_of_vllm_bench_serve(measured: tuple[Result, Path]) -> None:
     peer = json.loads(text_of("peer-vllm_bench_serve_detailed.json"))
-    flat = export.vllm(measured[0])
+    flat = export.vllm(measured[0], html.read_chunks(measured[1] / files.CHUNKS))
     assert len(flat) == 6
     ours = next(v for k, v in flat.items() if k.startswith("counting-counting-infqps-concurrency2-mock-"))
     shared = set(ours) & set(peer)
     assert shared >= {"duration", "completed", "failed", "total_output_tokens", "output_throughput", "median_tpot_ms",
                       "mean_ttft_ms", "p99_ttft_ms", "output_lens", "ttfts", "errors", "start_times", "max_concurrency",
+                      "itls", "mean_itl_ms", "input_lens", "total_input_tokens", "total_token_throughput",
                       "spec_decode_acceptance_rate", "spec_decode_acceptance_length",
                       "spec_decode_per_position_acceptance_rates"}  # fmt: skip
     for key in shared:  # one type, as the peer's readers expect it
@@ -86,6 +88,12 @@ def test_the_shape_of_vllm_bench_serve(measured: tuple[Result, Path]) -> None:
             assert same, (key, ours[key], peer[key])
     assert ours["total_output_tokens"] == sum(ours["output_lens"]) == ours["completed"] * 60
     assert ours["spec_decode_acceptance_rate"] > 1, "percent, as there"
+    # 17 prompt tokens a request (the mock's). Gaps between chunks sum to the window: end to end less the first token.
+    assert ours["input_lens"] == [17] * ours["completed"] and ours["total_input_tokens"] == 17 * ours["completed"]
+    sums = [e - t for e, t in zip(ours["latencies"], ours["ttfts"], strict=True)]
+    assert [sum(gaps) for gaps in ours["itls"]] == pytest.approx(sums)
+    assert min(map(len, ours["itls"])) > 59 / 8 - 1, "a chunk bears at most 8 of the 59 tokens after the first"
+    assert ours["mean_itl_ms"] == pytest.approx(1e3 * sum(sums) / sum(map(len, ours["itls"])))
 
 
 class _Tags(HTMLParser):
@@ -156,7 +164,7 @@ def test_against_published(measured: tuple[Result, Path]) -> None:
     assert [r.verdict for r in rows(result, tok_s=seen * 1.2)] == ["below"]
     assert [r.verdict for r in rows(result, tok_s=seen * 0.8)] == ["above"]
     (ranged,) = rows(result, tok_s_range=(seen * 0.5, seen * 1.5))
-    assert ranged.verdict == "within" and " to " in ranged.published and "reconstructed" in ranged.line()
+    assert ranged.verdict == "within" and " to " in ranged.published and "reconstructed" in ranged.row()[-1]
     assert [r.figure for r in rows(result, tok_s=1.0, acceptance_length=3.5)] == ["tok/s", "acceptance length"]
 
 
@@ -198,3 +206,14 @@ def test_a_published_row_of_another_protocol_or_k_is_not_compared(measured: tupl
     assert caught.value.next_step == "recipectl bench --phases ebfio-wall"
     with pytest.raises(UsageError, match="no published row has a cell"):
         rows(result, tok_s=10.0, k=5)
+
+
+def test_the_table_fits_80_columns_and_says_below_what_is_missing(measured: tuple[Result, Path]) -> None:
+    result, _ = measured
+    m = result.measured[1]
+    cells = [c.model_copy(update={"void_rounds": 1, "failed_streams": 2}) for c in m.cells]
+    text = report.lines(result.model_copy(update={"measured": [m.model_copy(update={"cells": cells})]}))
+    head = next(i for i, line in enumerate(text) if line.startswith("phase"))
+    assert all(len(line) <= 80 for line in text[head : head + 2 + len(cells)])
+    assert text[head + 2].split()[-3:] == ["2", "of", "3"]
+    assert "  prose c=1: 1 rounds are void, 2 streams failed" in text
