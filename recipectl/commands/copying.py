@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from recipectl.commands.context import Chosen
 from recipectl.commands.models import folder_of
 from recipectl.console import Console
-from recipectl.hub.hosts import Copied, Copier, Folders, Host, parse_host
+from recipectl.hub.hosts import Copied, Copier, Folders, Host
 from recipectl.lockfile import LockedModel
 from recipectl.settings import Settings
 from recipectl.transfers import size_text, transfers
@@ -16,13 +16,12 @@ from recipectl.workers import run_all
 
 
 def copy_to_hosts(
-    settings: Settings, console: Console, chosen: Chosen, models: Mapping[str, LockedModel], hosts: Sequence[str]
+    settings: Settings, console: Console, chosen: Chosen, models: Mapping[str, LockedModel], targets: Sequence[Host]
 ) -> dict[str, list[dict[str, object]]]:
     """Copy every model to every host, all hosts at once, and verify it there. Returns what was done, by model.
 
     The folders have the same absolute paths there as here: a deployment over several hosts mounts one path.
     """
-    targets = [parse_host(h) for h in hosts if h.strip()]
     done: dict[str, list[dict[str, object]]] = {}
     for name, locked in models.items():
         folders = Folders(folder_of(settings, chosen, name, locked), settings.cache_dir)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from recipectl.errors import LicenseError
-from recipectl.fsio import write_json
+from recipectl.fsio import locked, write_json
 from recipectl.licenses import canonical, needs_acceptance, obligations, permits_commercial
 from recipectl.recipe.schema import Recipe
 from recipectl.settings import Settings
@@ -37,8 +37,17 @@ def gate(settings: Settings, recipe: Recipe, subjects: Iterable[Subject], accept
             raise _not_accepted(recipe, name, license_, settings.file)
         if not any(e["model"] == name and e["sha"] == sha for e in entries):
             by = granted.get(license_, "accepted before for another revision or model")
-            entries.append({"model": name, "sha": sha, "accepted": time.strftime("%Y-%m-%d", time.gmtime()), "by": by})
-            write_json(_file(settings), record)
+            entry = {"model": name, "sha": sha, "accepted": time.strftime("%Y-%m-%d", time.gmtime()), "by": by}
+            entries.append(entry)
+            _record(settings, license_, entry)
+
+
+def _record(settings: Settings, license_: str, entry: dict[str, Any]) -> None:
+    """Add an acceptance to what is on record now: another run may have added its own meanwhile."""
+    with locked(settings.state_dir / "locks" / "licenses.lock", "record of a license"):
+        record = accepted(settings)
+        record.setdefault(license_, []).append(entry)
+        write_json(_file(settings), record)
 
 
 def accepted(settings: Settings) -> dict[str, list[dict[str, Any]]]:

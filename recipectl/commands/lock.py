@@ -12,7 +12,7 @@ from recipectl.commands.hub import connect
 from recipectl.commands.images import with_images
 from recipectl.console import Console
 from recipectl.errors import PinError
-from recipectl.fsio import HashCache, write_atomic
+from recipectl.fsio import HashCache, locked, write_atomic
 from recipectl.hub.resolve import Wanted, resolve
 from recipectl.lockfile import Lock
 from recipectl.recipe import catalog
@@ -64,7 +64,19 @@ def write_lock(
     dry_run: bool = False,
     accept: Sequence[str] = (),
 ) -> Made:
-    """Resolve the lanes, show the difference to the lock that is there, and write it (unless `dry_run`)."""
+    """Resolve the lanes, show the difference to the lock that is there, and write it (unless `dry_run`).
+
+    One at a time: of two that lock different lanes, the last one would write what the other had not yet.
+    """
+    file = settings.state_dir / "locks" / f"{recipe.name}.recipe.lock"
+    with locked(file, f"lock of {recipe.name}", notice=console.notice):
+        return _write_lock(settings, console, entry, recipe, lanes, update, dry_run, accept)
+
+
+def _write_lock(
+    settings: Settings, console: Console, entry: catalog.Entry, recipe: Recipe, lanes: Sequence[str],
+    update: str | None, dry_run: bool, accept: Sequence[str],
+) -> Made:  # fmt: skip
     old = _old_lock(console, entry, recipe)
     cache = HashCache(settings.state_dir / "hashes.json")
     wanted = Wanted(settings, entry, recipe, tuple(lanes), update, tuple(accept))

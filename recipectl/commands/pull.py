@@ -16,6 +16,7 @@ from recipectl.commands.pull_report import report, show_plan
 from recipectl.console import Console
 from recipectl.errors import Interrupted
 from recipectl.fsio import HashCache
+from recipectl.hub.hosts import parse_hosts
 from recipectl.hub.pull import Puller
 from recipectl.hub.verify import default_jobs
 from recipectl.lockfile import Lock
@@ -39,6 +40,7 @@ def run(
     accept_license: Sequence[str] = (),
 ) -> int:
     """Pull the models of the lane, verify them, and with `hosts` copy them there and verify them there too."""
+    targets = parse_hosts(hosts) if hosts else []  # a typing error is told before a long download, not after it
     chosen = choose(settings, console, name, sm, variant=variant, need_lock=False)
     lock = _lock(settings, console, chosen, dry_run, accept_license)
     chosen = replace(chosen, lock=lock)
@@ -62,7 +64,7 @@ def run(
         ) from None  # fmt: skip
     check_folders(settings, console, chosen, models, jobs=jobs)
     images = pull_images(settings, console, chosen, lock) if only is None else {}
-    copies = copy_to_hosts(settings, console, chosen, models, hosts.split(",")) if hosts else {}
+    copies = copy_to_hosts(settings, console, chosen, models, targets) if targets else {}
     report(settings, console, chosen, models, pulled, copies, images, started, utc_now())
     remember(settings, "last-pulled", chosen.recipe.name)
     return 0

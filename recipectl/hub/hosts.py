@@ -64,6 +64,14 @@ def parse_host(text: str) -> Host:
     return Host(found[1], int(found[2]) if found[2] else None)
 
 
+def parse_hosts(text: str) -> list[Host]:
+    """The value of --hosts, each host once. UsageError for what ssh cannot reach, and for none at all."""
+    hosts = list(dict.fromkeys(parse_host(part) for part in text.split(",") if part.strip()))
+    if not hosts:
+        raise UsageError("--hosts names no host", seen=repr(text), expected="name, user@name or ssh://user@name:port")
+    return hosts
+
+
 class Copier:
     """One copy of one model to one host. `stop` ends it."""
 

