@@ -15,6 +15,7 @@ it is hashed again before the next copy goes on behind it.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -73,10 +74,13 @@ class Order:
     def problem(self, file: dict[str, Any]) -> str | None:
         """What is wrong with one file. A link is wrong even where it leads to the right bytes."""
         path = self.folder / file["path"]
-        if path.is_symlink():
+        above = list(Path(file["path"]).parents)[:-1]  # the model's folder itself may lie on another disk
+        if path.is_symlink() or any((self.folder / way).is_symlink() for way in above):
             return "symlink"
-        if not path.is_file():
+        if not path.exists():
             return "missing"
+        if not path.is_file():
+            return "unreadable"
         if path.stat().st_size != file["size"]:
             return "size"
         return None if self.receipts.sha256(path) == file["sha256"] else "changed"
@@ -95,10 +99,18 @@ class Order:
         return sorted(set(out) - names)
 
     def put_aside(self, path: str) -> None:
-        """Move a wrong or unknown file out of the way."""
-        target = self.aside / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        (self.folder / path).replace(target)
+        """Move a wrong or unknown file out of the way, beside whatever was moved earlier, unless it has gone along with
+        the folder that it lay in."""
+        number = 1
+        while os.path.lexists(self.folder / path):
+            root = self.aside if number == 1 else self.aside.with_name(f"{self.aside.name}-{number}")
+            target, number = root / path, number + 1
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+            except (FileExistsError, NotADirectoryError):  # a file was moved here, and now a folder of its name
+                continue
+            if not os.path.lexists(target):
+                (self.folder / path).replace(target)
 
     def place(self, file: dict[str, Any], sha256: str) -> None:
         """A whole and right part becomes the file."""
@@ -142,8 +154,10 @@ def receive(source: IO[bytes], size: int, start: int, part: Path) -> str:
 def serve(source: IO[bytes], say: Callable[[dict[str, Any]], None]) -> None:
     """The whole conversation."""
     order = Order(json.loads(source.readline()))
+    alone = (order.parts / f"{order.folder.parent.name}--{order.folder.name}.lock").open("a")
+    fcntl.flock(alone, fcntl.LOCK_EX)  # two copies at once: the second finds everything there
     wrong, aside = order.wrong(), order.extra()
-    for path in aside + [f["path"] for f, why in wrong if why != "missing"]:
+    for path in sorted({*aside, *(f["path"] for f, why in wrong if why != "missing")}):  # a folder before its files
         order.put_aside(path)
     have = {f["path"]: order.part(f).stat().st_size if order.part(f).is_file() else 0 for f, _ in wrong}
     needs = [{"path": f["path"], "have": n if (n := have[f["path"]]) <= f["size"] else 0} for f, _ in wrong]

@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from recipectl.errors import UsageError
-from recipectl.hub.hosts import Host, parse_host
+from recipectl.hub.hosts import Host, parse_host, parse_hosts
 from tests.conftest import need
+from tests.hub import models
 from tests.hub.conftest import Ssh
 from tests.hub.pair import Pair
 
@@ -100,6 +101,30 @@ class TestCopies:
         assert not config.with_name("modeling_evil.py").exists()
         assert len(list((pair.folder / "far" / "quarantine").rglob("modeling_evil.py"))) == 1
 
+    def test_folders_and_links_where_files_belong_are_put_aside_whole(self, pair: Pair, ssh: Ssh) -> None:
+        pair.target.commit({**models.target(), "extra/more.json": b"{}"})
+        pair.write()
+        env = far_root(pair, ssh)
+        assert pair.pull("--hosts", ssh.host, **env).returncode == 0
+        (folder,) = (pair.folder / "far" / "models" / "acme--Target").iterdir()
+        outside = pair.folder / "outside"
+        outside.mkdir()
+        (outside / "more.json").write_bytes(b"{}")
+        for text in ("first", "second"):
+            (folder / "config.json").unlink()
+            (folder / "config.json").mkdir()
+            (folder / "config.json" / "x").write_text(text)
+            (folder / "extra" / "more.json").unlink()
+            (folder / "extra").rmdir()
+            (folder / "extra").symlink_to(outside)
+            again = pair.pull("--hosts", ssh.host, **env)
+            assert again.returncode == 0, again.stderr
+            assert far_files(pair, "acme--Target") == pair.wanted(pair.target)
+            assert not (folder / "extra").is_symlink()
+        quarantine = pair.folder / "far" / "quarantine" / "acme--Target"
+        assert sorted(p.read_text() for p in quarantine.glob("*/config.json/x")) == ["first", "second"]
+        assert (outside / "more.json").read_bytes() == b"{}"
+
 
 def test_host_that_does_not_answer(pair: Pair, ssh: Ssh) -> None:
     done = pair.pull("--hosts", f"127.0.0.1:{ssh.port + 1}" if ssh.port < 65535 else "127.0.0.1:1",
@@ -135,6 +160,17 @@ def test_hosts(text: str, host: Host) -> None:
 def test_no_hosts(text: str) -> None:
     with pytest.raises(UsageError):
         parse_host(text)
+
+
+def test_each_host_is_copied_to_once() -> None:
+    assert parse_hosts("a, ssh://b:22,a,") == [Host("a"), Host("b", 22)]
+
+
+@pytest.mark.parametrize("text", ["a b", ",", "spark-2,-oProxyCommand=evil"])
+def test_a_wrong_host_is_told_before_anything_is_fetched(pair: Pair, text: str) -> None:
+    done = pair.pull("--hosts", text)
+    assert done.returncode == 2 and "expected: name, user@name" in done.stderr
+    assert pair.hub.seen == []
 
 
 def _locked_sha(pair: Pair, name: str) -> str:
