@@ -51,17 +51,17 @@ def _measured(result: Result, m: Measured) -> Iterator[str]:
     yield from table(HEAD, [row(result, m, cell) for cell in m.cells])
     for cell in m.cells:
         if (a := cell.acceptance) and a.positions:
-            where = f"  {cell.phase} c={cell.concurrency}"
-            if a.low is not None and a.high is not None:
-                yield f"{where} acceptance length: {a.length:.3f}, {a.low:.3f} to {a.high:.3f} over the prompts (95 %)"
-            yield f"{where} by position: " + " ".join(f"{r:.3f}" for r in a.positions)
+            where = f"{cell.phase} c={cell.concurrency}"
+            yield f"  {where} by position: " + " ".join(f"{r:.3f}" for r in a.positions)
         yield from (f"  {note}" for note in cell_notes(result, cell))
 
 
 def cell_notes(result: Result, cell: Cell) -> Iterator[str]:
     """What the columns of a cell do not hold."""
     where = f"{cell.phase} c={cell.concurrency}"
-    if cell.acceptance and cell.acceptance.source == "gauge":
+    if (a := cell.acceptance) and a.low is not None and a.high is not None:
+        yield f"{where}: acceptance length {a.length:.3f}, 95 % interval {a.low:.3f} to {a.high:.3f} over the prompts"
+    if a and a.source == "gauge":
         yield f"{where}: acceptance is the median of SGLang's gauge, sampled during decode; it is no count"
     if cell.void_rounds or cell.failed_streams:
         yield f"{where}: {cell.void_rounds} rounds are void, {cell.failed_streams} streams failed"

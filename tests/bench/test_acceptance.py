@@ -36,6 +36,14 @@ def test_one_request_of_a_real_server() -> None:
     assert d.problems == ()
     assert d.acceptance == Acceptance(14, 98, 98, (14,) * 7)
     assert (d.generated, d.finished, d.preempted, d.prefix_hits) == (120, 1, 0, 0)
+    # The request's own clock said 2660.6 ms for its 25 steps after the first token (11 of them drafted nothing).
+    assert d.step_s == pytest.approx(2.6606 / 25, abs=1e-5)
+
+
+def test_cached_prompts_of_a_real_server_are_seen() -> None:
+    # bench.md 1.5: a second run with the same salt hit 256 cached tokens, twice in this stretch; it voids a block.
+    d = between("ngram-metrics_02_after_completions.prom", "ngram-metrics_10_before_bench.prom")
+    assert (d.prefix_hits, d.finished, d.problems) == (512, 12, ())
 
 
 def test_two_api_servers_without_created_series() -> None:

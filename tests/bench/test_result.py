@@ -217,3 +217,16 @@ def test_the_table_fits_80_columns_and_says_below_what_is_missing(measured: tupl
     assert all(len(line) <= 80 for line in text[head : head + 2 + len(cells)])
     assert text[head + 2].split()[-3:] == ["2", "of", "3"]
     assert "  prose c=1: 1 rounds are void, 2 streams failed" in text
+
+
+def test_the_interval_stands_in_both_reports(measured: tuple[Result, Path]) -> None:
+    result, _ = measured
+    m = result.measured[1]
+    a = m.cells[0].acceptance
+    assert a is not None and a.low is None, "one prompt is no sample"
+    cells = [
+        m.cells[0].model_copy(update={"acceptance": a.model_copy(update={"length": 3.5, "low": 3.25, "high": 3.75})})
+    ]
+    shown = result.model_copy(update={"measured": [m.model_copy(update={"cells": cells})]})
+    said = "prose c=1: acceptance length 3.500, 95 % interval 3.250 to 3.750 over the prompts"
+    assert "  " + said in report.lines(shown) and said in html.page(shown)
