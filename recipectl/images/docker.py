@@ -264,10 +264,12 @@ def translate(message: str, doing: str, on: str, details: Sequence[str] = ()) ->
                             next_step="docker login, if the image is private")  # fmt: skip
         if any(word in low for word in _UNKNOWN):
             return HubError(f"{what}: the registry does not have it", on=on, seen=message, expected=on,
-                            next_step="registries lose old digests: `docker load` a copy, or lock anew")  # fmt: skip
+                            next_step="registries lose old digests: `recipectl lock --update all` pins what the "
+                            "tag means now; a copy through `docker load` has no digest and does not count")  # fmt: skip
         if any(word in low for word in _UNREACHABLE):
             return HubError(f"{what}: its registry cannot be reached", on=on, seen=message,
-                            next_step="check the network, or bring the image by `docker save` and `load`")  # fmt: skip
+                            next_step="check the network, or name a mirror in the engine's `registry-mirrors`: "
+                            "it keeps digests, which `docker save` and `load` lose")  # fmt: skip
     return EngineError(what, on=on, seen=message, details=details, next_step="docker info")
 
 

@@ -125,7 +125,7 @@ def test_pull_shows_bytes_and_ends_with_the_image(bench: Bench) -> None:
 def test_pull_of_what_is_not_there(bench: Bench) -> None:
     with pytest.raises(HubError, match="the registry does not have it") as caught:
         bench.docker.pull(bench.ref.rsplit(":", 1)[0], GONE, None)
-    assert "docker load" in str(caught.value.next_step)
+    assert "recipectl lock --update all" in str(caught.value.next_step)
     with pytest.raises(HubError):
         bench.docker.resolve(bench.ref.replace("toybase", "nothing"))
 
