@@ -55,7 +55,7 @@ class Console:
         self.quiet = quiet
         self._out = out or sys.stdout
         self._err = err or sys.stderr
-        self._width = width
+        self.width = width
         self._hidden: set[str] = set()
         self.unwritten: OSError | None = None
         self.heard = True
@@ -107,7 +107,7 @@ class Console:
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[object]], below: Sequence[str] = ()) -> None:
         """An aligned plain table. On a terminal that is too narrow, the columns `below` go beneath each row."""
-        for line in tables.lines(headers, rows, self._width, below):
+        for line in tables.lines(headers, rows, self.width, below):
             self.print(line)
 
     @contextlib.contextmanager

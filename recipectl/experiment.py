@@ -248,15 +248,6 @@ def abba(boots: int) -> list[int]:
     return [arm for i in range(boots) for arm in ((0, 1) if i % 2 == 0 else (1, 0))]
 
 
-def lines(contract: Contract, digest: str, outcomes: Sequence[Outcome]) -> list[str]:
-    """The verdict as text."""
-    width = max(len(o.stage) for o in outcomes)
-    head = f"experiment {contract.name} on {contract.recipe} {contract.lane}, contract sha256 {digest[:16]}"
-    body = [f"  {o.stage.ljust(width)}  {o.status.ljust(12)}  {o.why}" for o in outcomes]
-    body += [f"  amended in {o.stage}: {a}" for o in outcomes for a in o.amended]
-    return [head, *body, f"verdict: {'PASS' if passed(outcomes) else 'STOP'}"]
-
-
 def to_json(outcome: Outcome) -> dict[str, Any]:
     """An outcome for receipts."""
     return {"stage": outcome.stage, "status": outcome.status, "why": outcome.why, "evidence": dict(outcome.evidence),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from recipectl import experiment
+from recipectl import experiment, experiment_report, receipts
 from recipectl.bench import protocol
 from recipectl.bench.compare import Judged
 from recipectl.bench.resample import Interval
 from recipectl.errors import UsageError
 from recipectl.experiment import Outcome, Stage
+from recipectl.experiment_report import Ladder
+from recipectl.receipts import Receipt, Subject
 from recipectl.recipe import catalog
 from recipectl.settings import load
 from tests.conftest import ROOT
@@ -61,8 +64,37 @@ def test_the_first_seed_ends_in_the_same_stop() -> None:
         ("geometry", "PASS"), ("startup", "PASS"), ("acceptance", "FAIL"), ("speed", "NOT_RUN"),
         ("quality", "NOT_RUN")]  # fmt: skip
     assert all(o.why == "blocked by acceptance" for o in outcomes[3:])
-    text = "\n".join(experiment.lines(contract, digest, outcomes))
-    assert "1.5718" in text and "verdict: STOP" in text and "amended in startup" in text
+    ladder = Ladder(contract.name, contract.recipe, contract.lane, digest, outcomes)
+    assert "1.5718" in ladder.rows()[2][2] and digest[:16] in ladder.title
+    assert list(ladder.ending()) == [
+        "amended in startup: args.enforce_eager=true (graph capture failed)",
+        "verdict: STOP",
+    ]
+
+
+def test_a_receipt_gives_the_ladder_back() -> None:
+    contract, digest = experiment.parse(CONTRACT, "contract.yaml")
+    stage = contract.stages[2]
+    boot = Outcome("startup", "PASS", "a | b", {"failed_boots": ["the engine died"]})
+    done = [Outcome("geometry", "PASS", "x"), boot,
+            experiment.judge_acceptance(stage, ROWS, 4, 0.95, extended=False)]  # fmt: skip
+    outcomes = experiment.finish(contract, done)
+    receipt = Receipt(
+        kind="experiment", recipe=contract.recipe, lane=contract.lane, started="2026-11-30T00:00:00Z",
+        ended="2026-11-30T01:00:00Z", subjects=(Subject("contract", digest),),
+        ran={"contract": contract.model_dump(mode="json")},
+        seen={"outcomes": [experiment.to_json(o) for o in outcomes], "restored": ["old at URL"], "not_restored": []},
+    )  # fmt: skip
+    ladder = experiment_report.of(receipts.load(receipts.dump(receipt), "x"))
+    assert ladder is not None and ladder.rows() == Ladder("", "", "", "", outcomes).rows()
+    assert ladder.title.startswith("experiment dflash2-over-uva-k4 on glm53-nvfp4-one-gb300 sm100, contract sha256 ")
+    seen = "\n".join(experiment_report.evidence(ladder))
+    assert "startup saw:\n  failed_boots: the engine died\n" in seen
+    assert "rows: 333/179/1.5375, 325/187/1.5754, 310/202/1.6516, 335/177/1.5284" in seen and "pooled 1.5718" in seen
+    rows = experiment_report.markdown(ladder, ["credit"]).splitlines()
+    assert rows[3] == "| startup | PASS | a / b |" and rows[5] == "| speed | NOT_RUN | blocked by acceptance |"
+    assert rows[-3:] == ["- restored: old at URL", "- verdict: STOP", "- credit"]
+    assert experiment_report.of(replace(receipt, kind="bench")) is None
 
 
 def stage_of(**changes: object) -> Stage:

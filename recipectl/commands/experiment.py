@@ -15,6 +15,7 @@ from recipectl.commands.stand import Stand
 from recipectl.console import Console
 from recipectl.errors import BenchError, EngineError, Interrupted, RegressionError, UsageError
 from recipectl.experiment import Contract, Outcome
+from recipectl.experiment_report import HEAD, Ladder
 from recipectl.fsio import write_atomic
 from recipectl.recipe import catalog
 from recipectl.serving import running
@@ -44,7 +45,10 @@ def run(settings: Settings, console: Console, *, file: Path, dry_run: bool) -> i
         broken_off = True
     outcomes = experiment.finish(contract, stand.done)
     notes = [] if file.read_text() == text else ["the file was changed meanwhile; the frozen contract was run"]
-    for line in [*experiment.lines(contract, digest, outcomes), *(f"restored: {r}" for r in stand.restored), *notes]:
+    ladder = Ladder(contract.name, contract.recipe, contract.lane, digest, outcomes, stand.restored, stand.lost)
+    console.print(ladder.title)
+    console.table(HEAD, ladder.rows())
+    for line in [*notes, *ladder.ending()]:
         console.print(line)
     seen = {"outcomes": [experiment.to_json(o) for o in outcomes], "restored": stand.restored, "folder": str(out),
             "not_restored": stand.lost, "passed": experiment.passed(outcomes)}  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from recipectl import provenance, receipts
+from recipectl import experiment_report, provenance, receipts, tables
 from recipectl.bench import files, receipt, report
 from recipectl.bench.result import Result
 from recipectl.commands.context import receipts_dir
@@ -22,7 +22,7 @@ def run(settings: Settings, console: Console, *, receipt: str | None, format_: s
     path = _find(settings, receipt)
     console.notice(f"receipt: {path}")
     seen, result = _read(path)
-    text = _text(seen, result, path, format_)
+    text = _text(seen, result, path, format_, None if out else console.width)
     if out is not None:
         write_atomic(out, text)
         console.notice(f"wrote {out}")
@@ -58,24 +58,33 @@ def _read(path: Path) -> tuple[Receipt | None, Result | None]:
     return found, result.model_copy(update={"notes": dict(found.notes)}) if result else None
 
 
-def _text(found: Receipt | None, result: Result | None, path: Path, format_: str) -> str:
+def _text(found: Receipt | None, result: Result | None, path: Path, format_: str, width: int | None) -> str:
     if format_ == "markdown" and result is not None:
         return report.markdown(result)
+    if format_ == "markdown" and found is not None and (ladder := experiment_report.of(found)):
+        return experiment_report.markdown(ladder, list(provenance.summary(found.notes)))
     if format_ == "html" and result is not None:
         from recipectl.bench import html
 
         folder = Path(str(found.seen.get("folder"))) if found else path.parent
         return html.page(result, html.read_chunks(folder / files.CHUNKS))
     if format_ != "text":
-        raise UsageError(f"this receipt holds no bench to print as {format_}", on=str(path))
-    lines = list(_receipt_lines(found)) if found else []
+        raise UsageError(f"this receipt cannot be printed as {format_}", on=str(path))
+    lines = list(_receipt_lines(found, width)) if found else []
     return "\n".join([*lines, *(report.lines(result) if result else [])])
 
 
-def _receipt_lines(found: Receipt) -> Iterator[str]:
+def _receipt_lines(found: Receipt, width: int | None) -> Iterator[str]:
     what = " ".join(x for x in (found.kind, found.recipe, found.lane) if x)
     yield f"{what}: {found.started} to {found.ended}" + (" (PARTIAL)" if found.partial else "")
     yield from (f"  {s.name}: sha256 {s.sha256}" for s in found.subjects)
+    if ladder := experiment_report.of(found):
+        yield ladder.title
+        yield from tables.lines(experiment_report.HEAD, ladder.rows(), width)
+        yield from ladder.ending()
+        yield from experiment_report.evidence(ladder)
+        yield from provenance.summary(found.notes)
+        return
     for title, values in (("ran", found.ran), ("seen", found.seen)):
         shown = {k: v for k, v in values.items() if k not in ("bench", "folder")}
         yield from _tree(title, shown, 1) if shown else ()

@@ -57,6 +57,10 @@ def test_a_failed_gate_stops_and_the_server_before_is_restored(shop: Shop, tmp_p
     assert [d["url"] for d in ready(shop)] == [served["url"]]
     printed = shop("report", done["receipt"])
     assert "acceptance" in printed.stdout and "NOT_RUN" in printed.stdout
+    assert "acceptance saw:" in printed.stdout and "{'" not in printed.stdout, "no Python where a reader looks"
+    pasted = shop("report", done["receipt"], "--format", "markdown").stdout
+    assert "| speed | NOT_RUN | blocked by acceptance |" in pasted and "- verdict: STOP" in pasted
+    assert shop("report", done["receipt"], "--format", "html").returncode == 2
 
 
 def test_two_arms_on_interleaved_boots(shop: Shop, tmp_path: Path) -> None:
