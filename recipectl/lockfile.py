@@ -16,7 +16,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from recipectl.errors import PinError
+from recipectl.licenses import canonical
 from recipectl.recipe.base import SchemaOne
+from recipectl.recipe.lane import Lane
 from recipectl.recipe.model import Model
 from recipectl.recipe.schema import Recipe
 
@@ -147,10 +149,18 @@ def _model_inputs(model: Model) -> dict[str, Any]:
     }
 
 
+def _with_variants(recipe: Recipe, lane_name: str) -> list[Lane]:
+    return [recipe.lane(lane_name), *{str(k): v for k, v in recipe.variants.items()}.get(lane_name, {}).values()]
+
+
+def _model_names(recipe: Recipe, lane_name: str) -> list[str]:
+    return sorted({n for lane in _with_variants(recipe, lane_name) for n in (lane.target, lane.drafter) if n})
+
+
 def resolution_digest(recipe: Recipe, lane_name: str) -> str:
     """Digest over what decides the resolution of one lane with all its variants."""
-    lanes = [recipe.lane(lane_name), *{str(k): v for k, v in recipe.variants.items()}.get(lane_name, {}).values()]
-    names = sorted({n for lane in lanes for n in (lane.target, lane.drafter) if n})
+    lanes = _with_variants(recipe, lane_name)
+    names = _model_names(recipe, lane_name)
     images = sorted({(i.ref, i.digest or "", i.platform or "") for lane in lanes if (i := lane.engine.image)})
     overlays = sorted({lane.engine.overlay for lane in lanes if lane.engine.overlay})
     return digest_of(
@@ -213,22 +223,21 @@ def drift(recipe: Recipe, lock: Lock, lane_name: str) -> list[str]:
         return [f"the lock is of recipe {lock.recipe}, this is {recipe.name}"]
     if lane_name not in lock.resolution:
         return [f"lane {lane_name} is not in the lock (it has {', '.join(sorted(lock.resolution)) or 'none'})"]
-    if lock.resolution[lane_name] == resolution_digest(recipe, lane_name):
-        return []
+    same = lock.resolution[lane_name] == resolution_digest(recipe, lane_name)
     out: list[str] = []
-    lane = recipe.lane(lane_name)
-    for name in (lane.target, lane.drafter):
-        if name is None:
-            continue
+    for name in _model_names(recipe, lane_name):
         wanted, got = recipe.models[name], lock.models.get(name)
         if got is None:
             out.append(f"model {name} is not in the lock")
-        elif (wanted.repo, wanted.path, wanted.revision) != (got.repo, got.path, got.ref):
+        elif got.repo is None and got.license != (canonical(wanted.license) if wanted.license else None):
+            # No card says it: what is locked is the recipe's word of then.
+            out.append(f"model {name}: recipe says license {wanted.license or 'none'}, lock has {got.license}")
+        elif not same and (wanted.repo, wanted.path, wanted.revision) != (got.repo, got.path, got.ref):
             out.append(
                 f"model {name}: recipe says {wanted.repo or wanted.path}@{wanted.revision}, lock has "
                 f"{got.repo or got.path}@{got.ref}"
             )
-    return out or [f"what lane {lane_name} resolves from has changed (files wanted, image or overlay)"]
+    return out or ([] if same else [f"what lane {lane_name} resolves from has changed (files, image or overlay)"])
 
 
 def diff(old: Lock | None, new: Lock) -> list[str]:

@@ -18,10 +18,13 @@ from recipectl.lockfile import (
     LockedModel,
     LockedOverlay,
     diff,
+    drift,
     dump,
     load,
     tree_digest,
 )
+from recipectl.recipe import catalog
+from recipectl.settings import Settings
 
 HEX = st.text("0123456789abcdef", min_size=64, max_size=64)
 PATHS = st.from_regex(r"[a-z]{1,8}(/[a-z]{1,8})?\.(json|safetensors)", fullmatch=True)
@@ -65,6 +68,14 @@ def test_one_edited_byte_of_a_hash_is_refused_and_named() -> None:
     assert refused.value.exit_code == 4
     assert refused.value.on == "recipe.lock.yaml"
     assert "the files of target do not give its tree digest" in refused.value.what
+
+
+def test_a_lock_that_lost_a_model_is_stale(settings: Settings) -> None:
+    entry = catalog.find(settings, "tiny-dflash")
+    recipe, whole = catalog.load(entry), catalog.load_lock(entry)
+    assert whole is not None and drift(recipe, whole, "cpu") == []
+    less = whole.model_copy(update={"models": {n: m for n, m in whole.models.items() if n != "drafter"}})
+    assert drift(recipe, less, "cpu") == ["model drafter is not in the lock"]
 
 
 @pytest.mark.parametrize(

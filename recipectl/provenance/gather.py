@@ -108,7 +108,7 @@ def _model(recipe: Recipe, name: str, lock: Lock | None, used: tuple[str, ...]) 
     locked = lock.models.get(name) if lock else None
     license_, source = model.license, "recipe"
     remarks = list(model.notes)
-    if locked is not None and locked.license is not None:
+    if locked is not None and locked.repo is not None and locked.license is not None:  # what lies here has no card
         license_, source = locked.license, "card, as locked"
         if model.license is not None and canonical(model.license) != canonical(locked.license):
             remarks.insert(0, f"LICENSE DIFFERS: the recipe says {model.license}, the card says {locked.license}")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.hub import models
 from tests.hub.pair import NC_ND, Pair
 from tests.images.conftest import write_overlay
 from tests.serving.conftest import SCRIPTED
@@ -80,6 +81,26 @@ def test_an_acceptance_may_stand_in_the_settings(live: Live) -> None:
     file.write_text(f'accept_licenses = ["{NC_ND}"]\n')
     assert live.serve("--dry-run").returncode == 0
     assert json.loads(record(live.pair).read_text())[NC_ND][0]["by"] == "setting"
+
+
+def test_a_license_that_the_recipe_changed_after_the_lock_is_not_passed_by(pair: Pair) -> None:
+    """A model beside the recipe has no card: the lock held what the recipe said then, and the gate believed it."""
+    weights = pair.recipe.parent / "target"
+    weights.mkdir()
+    for name, data in models.target().items():
+        if "/" not in name:
+            (weights / name).write_bytes(data)
+    commit = pair.target.refs["main"]
+    text = pair.recipe.read_text().replace(f"repo: acme/Target\n    revision: {commit}", "path: target")
+    pair.recipe.write_text(text)
+    assert pair.pull().returncode == 0
+    pair.recipe.write_text(text.replace("license: MIT", "license: CC-BY-NC-4.0"))
+    for verb in ("verify", "pull"):
+        done = pair.run(verb, "pair", "--sm", "cpu")
+        assert done.returncode == 4 and "model target: recipe says license CC-BY-NC-4.0, lock has MIT" in done.stderr
+    assert pair.run("lock", "pair").returncode == 0
+    done = pair.run("pull", "pair", "--sm", "cpu")
+    assert done.returncode == 5 and "target is under CC-BY-NC-4.0" in done.stderr
 
 
 @pytest.mark.parametrize("damage", ["[[[", "[]", '{"CC-BY-NC-ND-4.0": ["x", {"a": 1}]}', '{"CC-BY-NC-ND-4.0": 1}'])
