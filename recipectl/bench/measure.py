@@ -101,7 +101,7 @@ def rates(
         aggregate=stats.pooled_rate([stats.steady_window(w) for w in waves]),
         agg_decode=stats.pooled_rate([stats.decode_window(w) for w in waves]),
         agg_run=run,
-        ttft_s=stats.median([stats.ttft_s(s) for s in streams]),
+        ttft_s=stats.median([stats.ttft_s(s) for s in done]),
         acceptance_length=a.length if a else gauge.length if gauge else None,
         emitted_length=sum((s.n or 0) - 1 for s in done) / drafts if drafts else None,
         step_ms=1e3 * seconds / steps if steps and seconds else None,

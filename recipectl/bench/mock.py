@@ -31,6 +31,8 @@ class Config:
     """`step_s` between steps; `rates` unconditional acceptance by position, empty for a server without speculation.
 
     `refuses` are body fields that get HTTP 400; `metrics` False hides /metrics; `sglang` exposes its gauges instead.
+    `moves` are counters that move by one with every finished request: preempted, prefix_hits, finished (a request of
+    someone else), restart (the process start).
     """
 
     step_s: float = 0.02
@@ -40,6 +42,7 @@ class Config:
     metrics: bool = True
     per_request: bool = True
     sglang: bool = False
+    moves: Sequence[str] = ()
     seed: int = 0
 
 
@@ -98,13 +101,16 @@ class Engine:
             running = len(self.live)
             return f"sglang:num_running_reqs {running}\nsglang:num_queue_reqs 0\nsglang:spec_accept_length {length}\n"
         label = f'engine="0",model_name="{self.config.model}"'
+        moved = dict.fromkeys(self.config.moves, int(c["finished"]))
+        finished = c["finished"] + moved.get("finished", 0)
         rows = [
-            f"process_start_time_seconds {self.start}",
+            f"process_start_time_seconds {self.start + moved.get('restart', 0)}",
             f"vllm:num_requests_running{{{label}}} {len(self.live)}", f"vllm:num_requests_waiting{{{label}}} 0",
             f"vllm:generation_tokens_total{{{label}}} {c['generated']:.0f}",
             f"vllm:prompt_tokens_total{{{label}}} {c['prompt']:.0f}",
-            f"vllm:num_preemptions_total{{{label}}} 0", f"vllm:prefix_cache_hits_total{{{label}}} 0",
-            f'vllm:request_success_total{{finished_reason="length",{label}}} {c["finished"]:.0f}',
+            f"vllm:num_preemptions_total{{{label}}} {moved.get('preempted', 0)}",
+            f"vllm:prefix_cache_hits_total{{{label}}} {moved.get('prefix_hits', 0)}",
+            f'vllm:request_success_total{{finished_reason="length",{label}}} {finished:.0f}',
             f"vllm:inter_token_latency_seconds_sum{{{label}}} {c['itl_sum']}",
             f"vllm:inter_token_latency_seconds_count{{{label}}} {c['itl_count']:.0f}",
         ]  # fmt: skip

@@ -34,7 +34,7 @@ def decode_tok_s(stream: Stream) -> float | None:
 
 def legacy_tok_s(stream: Stream) -> float | None:
     """(N - 1) / (t_last - t_first): the field's usual formula, equal to ours where n_first is 1."""
-    if not stream.ok or stream.n is None or len(stream.chunks) < 2:
+    if not stream.ok or stream.n is None or len(stream.chunks) < 2 or bunched(stream):
         return None
     window = (stream.chunks[-1].t - stream.chunks[0].t) / NS
     return (stream.n - 1) / window if window > 0 else None

@@ -54,9 +54,9 @@ def test_without_speculation_a_step_is_a_token() -> None:
 
 
 def test_a_failed_stream_takes_step_time_and_emitted_length_with_it() -> None:
-    good, broken = stream([(0, 1), (1, 4)]), stream([(0, 1), (1, 4)], failure="broken")
+    good, broken = stream([(3, 1), (4, 4)]), stream([(1, 1), (2, 4)], failure="broken")
     r = rates([good, broken], Acceptance(2, 14, 6))
-    assert (r.step_ms, r.emitted_length, r.acceptance_length, r.tok_s) == (None, None, 4.0, 4.0)
+    assert (r.step_ms, r.emitted_length, r.acceptance_length, r.tok_s, r.ttft_s) == (None, None, 4.0, 4.0, 3.0)
 
 
 def test_steps_without_a_draft_leave_no_step_time() -> None:

@@ -42,6 +42,26 @@ def test_pooled_length_covers_the_truth_as_often_as_it_says() -> None:
     assert 0.91 <= covered / trials <= 0.985
 
 
+@pytest.mark.parametrize("requests", [4, 32])
+def test_it_covers_the_truth_where_requests_differ_and_steps_hang_together(requests: int) -> None:
+    # Requests of 200 tokens at K 7: each has its own difficulty, and three of ten steps repeat the one before. Hard
+    # requests take more drafts, so drafts and length are correlated. 500 blocks; three standard errors of .95 are .029.
+    draw = random.Random(5)
+
+    def request() -> tuple[int, int]:
+        rate, tokens, drafts, accepted, last = draw.betavariate(6, 3), 1, 0, 0, -1
+        while tokens < 200:
+            if last < 0 or draw.random() > 0.3:
+                last = next((j for j in range(7) if draw.random() > rate), 7)
+            drafts, accepted, tokens = drafts + 1, accepted + last, tokens + last + 1
+        return drafts, accepted
+
+    pool = [request() for _ in range(4000)]
+    truth = 1 + sum(a for _, a in pool) / sum(d for d, _ in pool)
+    blocks = [resample.pooled_length(draw.sample(pool, requests)) for _ in range(500)]
+    assert sum(b is not None and b.low <= truth <= b.high for b in blocks) / 500 >= 0.95 - 0.029
+
+
 def test_bootstrap_keeps_clusters_together() -> None:
     # Two prompts that differ: an interval that forgot the clusters would be ten times too narrow.
     clusters = {"a": [1.0] * 50, "b": [2.0] * 50}

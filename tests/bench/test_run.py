@@ -130,6 +130,30 @@ def test_foreign_traffic_voids(mock: Mock, tmp_path: Path, console: Console) -> 
     assert "foreign" in rules
 
 
+@pytest.mark.parametrize(
+    ("moves", "rule"),
+    [("preempted", "preempted: 1 requests"), ("prefix_hits", "prefix-cache: 1 prompt tokens"),
+     ("finished", "requests: the server finished 2, 1 were sent"), ("restart", "counters: the server restarted")],
+)  # fmt: skip
+def test_counters_that_move_beside_the_block_void_it(
+    mock: Mock, tmp_path: Path, console: Console, moves: str, rule: str
+) -> None:
+    one = short("counting", rounds=1, concurrency=[1])
+    result = measure(mock(step_s=0.002, moves=[moves]), tmp_path, console, [one], k=7)
+    (block,) = result.measured[0].blocks
+    assert len(block.void) == 1 and block.void[0].startswith(rule)
+    assert result.measured[0].cells[0].rates.tok_s is None
+
+
+def test_a_server_that_ignores_what_it_is_asked_for(mock: Mock, tmp_path: Path, console: Console) -> None:
+    (tmp_path / "p.txt").write_text("[[plain]] Neither token ids nor continuous usage.\n")
+    p = protocol.with_settings(short(rounds=1, concurrency=[1]), {"prompts": "p.txt"}, tmp_path)
+    result = measure(mock(step_s=0.005), tmp_path, console, [p], k=7)
+    (block,) = result.measured[0].blocks
+    assert block.void == [] and (block.requests[0].counted, block.requests[0].n) == ("assumed", 60)
+    assert any("the first is assumed to bear 1" in w for w in block.warnings)
+
+
 def test_fields_that_a_server_refuses_are_left_out_and_named(mock: Mock, tmp_path: Path, console: Console) -> None:
     url = mock(step_s=0.005, refuses=("cache_salt", "return_token_ids", "chat_template_kwargs"))
     result = measure(url, tmp_path, console, [short(rounds=1)], k=7)

@@ -61,7 +61,8 @@ def test_no_steady_window_from_a_sliver_of_overlap() -> None:
 def test_a_stream_read_in_lumps_has_no_rate() -> None:
     # Of the 32 tokens after the first chunk, 24 came 0.1 ms after the chunk before; of the other's, 16.
     lumps = stream([(0, 1), (1, 8), (1.0001, 8), (1.0002, 8), (1.0003, 8)])
-    assert stats.bunched(lumps) and stats.decode_tok_s(lumps) is None and stats.steady_window([lumps]) is None
+    assert stats.bunched(lumps) and stats.decode_tok_s(lumps) is None and stats.legacy_tok_s(lumps) is None
+    assert stats.steady_window([lumps]) is None
     assert not stats.bunched(stream([(0, 1), (1, 8), (1.0001, 8), (2, 8), (2.0001, 8)]))
     assert not stats.bunched(stream([(0, 1)]))
 
