@@ -272,6 +272,15 @@ def _disk_errors(name: str) -> Iterator[None]:
         raise disk_error(err, name) from err
 
 
+def two_disks(folder: str) -> UsageError:
+    """The error for a folder of the cache that is a link to another disk, or a mount of its own."""
+    return UsageError(
+        "the folders of the cache lie on different disks", on=folder,
+        expected="one file system: a finished file is moved into its place, not copied",
+        next_step="set RECIPECTL_CACHE to a folder on the large disk, instead of linking or mounting one inside of it",
+    )  # fmt: skip
+
+
 def disk_error(err: OSError, on: str) -> HubError | UsageError:
     """The error for an OSError of the cache folder."""
     if err.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -279,6 +288,8 @@ def disk_error(err: OSError, on: str) -> HubError | UsageError:
             "the disk is full", on=str(err.filename or on), seen=err.strerror,
             next_step="make room, or set RECIPECTL_CACHE to another disk; what is here stays and is gone on with",
         )  # fmt: skip
+    if err.errno == errno.EXDEV:
+        return two_disks(str(err.filename2 or err.filename or on))
     return UsageError(
         "the cache cannot be written", on=str(err.filename or on), seen=err.strerror,
         next_step="set RECIPECTL_CACHE to a folder that you may write",

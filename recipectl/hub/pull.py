@@ -15,7 +15,7 @@ from pathlib import Path
 from recipectl.console import Console
 from recipectl.errors import HubError, PinError
 from recipectl.fsio import HashCache, locked
-from recipectl.hub.fetch import Fetcher, Source, Store, disk_error
+from recipectl.hub.fetch import Fetcher, Source, Store, disk_error, two_disks
 from recipectl.hub.port import Hub
 from recipectl.hub.store import hub_dir
 from recipectl.hub.verify import verify_model
@@ -124,6 +124,10 @@ class Puller:
         if not plan.fetch:
             return
         self.check_space(plan)
+        for folder in (store.folder, store.parts):
+            folder.mkdir(parents=True, exist_ok=True)
+        if store.folder.stat().st_dev != store.parts.stat().st_dev:  # said before hours of download, not after
+            raise two_disks(str(store.folder))
         assert model.repo is not None and model.commit is not None
         source = Source(self._connect(), model.repo, model.commit, self._settings.hub_retries)
         stop = threading.Event()

@@ -329,6 +329,17 @@ def test_a_disk_that_fills_up_on_the_way(pair: Pair, small_disk: Path) -> None:
     assert pair.files(pair.target) == pair.wanted(pair.target)
 
 
+def test_models_on_another_disk_than_the_parts_is_told_before_the_download(pair: Pair, small_disk: Path) -> None:
+    """A finished file could not be moved there; RECIPECTL_CACHE is the way to a larger disk."""
+    elsewhere = pair.folder / "elsewhere"
+    elsewhere.mkdir()
+    (small_disk / "models").symlink_to(elsewhere)
+    done = pair.pull()
+    assert done.returncode == 2, done.stderr
+    assert "lie on different disks" in done.stderr and "set RECIPECTL_CACHE" in done.stderr
+    assert not [s for s in pair.hub.seen if s.origin == "cdn" and "Range" not in s.headers]
+
+
 def test_a_cache_that_cannot_be_written(pair: Pair, small_disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     done = pair.pull()
