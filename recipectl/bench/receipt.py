@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from recipectl.bench.files import RESULT
 from recipectl.bench.result import Block, Result
 from recipectl.receipts import Subject
 
@@ -17,7 +18,12 @@ def seen(result: Result, folder: Path) -> dict[str, Any]:
 
 def subjects(result_sha256: str) -> tuple[Subject, ...]:
     """The result file by content."""
-    return (Subject("run.json", result_sha256),)
+    return (Subject(RESULT, result_sha256),)
+
+
+def result_sha256(subjects_: Sequence[Subject]) -> str | None:
+    """The content that a receipt names, or None."""
+    return next((s.sha256 for s in subjects_ if s.name == RESULT), None)
 
 
 def of(seen_: Mapping[str, Any]) -> Result | None:

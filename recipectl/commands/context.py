@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -180,6 +180,11 @@ def utc_now() -> str:
 def receipts_dir(settings: Settings) -> Path:
     """Where receipts are kept, oldest first by name."""
     return settings.state_dir / "receipts"
+
+
+def newest(receipts: Iterable[Path]) -> Path | None:
+    """The receipt that was written last: by the second in its name, and within one second by the file's own time."""
+    return max(receipts, key=lambda p: (p.name.partition("-")[0], p.stat().st_mtime_ns), default=None)
 
 
 def write_receipt(settings: Settings, receipt: Receipt) -> Path:

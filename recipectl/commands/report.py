@@ -9,7 +9,7 @@ from typing import Any
 from recipectl import experiment_report, provenance, receipts, tables
 from recipectl.bench import files, receipt, report
 from recipectl.bench.result import Result
-from recipectl.commands.context import receipts_dir
+from recipectl.commands.context import newest, receipts_dir
 from recipectl.console import Console
 from recipectl.errors import UsageError
 from recipectl.fsio import write_atomic
@@ -40,10 +40,10 @@ def _find(settings: Settings, given: str | None) -> Path:
         if not path.exists():
             raise UsageError("no such receipt", seen=given, expected=f"a file, or a name in {receipts_dir(settings)}")
         return path
-    found = sorted(receipts_dir(settings).glob("*.json"))
-    if not found:
+    found = newest(receipts_dir(settings).glob("*.json"))
+    if found is None:
         raise UsageError("there is no receipt yet", on=str(receipts_dir(settings)), next_step="recipectl demo")
-    return found[-1]
+    return found
 
 
 def _read(path: Path) -> tuple[Receipt | None, Result | None]:

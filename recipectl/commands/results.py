@@ -10,7 +10,7 @@ from recipectl.bench import files, html, receipt
 from recipectl.bench.files import CHUNKS, RESULT
 from recipectl.bench.result import Result
 from recipectl.bench.target import Job
-from recipectl.commands.context import receipts_dir, write_receipt
+from recipectl.commands.context import newest, receipts_dir, write_receipt
 from recipectl.errors import UsageError
 from recipectl.fsio import sha256_file, write_atomic, write_json
 from recipectl.settings import Settings
@@ -56,9 +56,12 @@ def read(settings: Settings, given: str) -> Result:
         raise UsageError("the bench result cannot be read", on=given, seen=err) from err
     if '"predicateType"' not in text:
         return files.read(path)
-    seen = receipts.load(text, str(path)).seen
-    whole = Path(str(seen.get("folder", "")))
-    found = files.read(whole) if (whole / RESULT).exists() else receipt.of(seen)
+    kept = receipts.load(text, str(path))
+    whole = Path(str(kept.seen.get("folder", ""))) / RESULT
+    if whole.exists() and sha256_file(whole) != receipt.result_sha256(kept.subjects):
+        raise UsageError("the result has changed since its receipt was written", on=str(whole), expected=str(path),
+                         next_step=f"compare {whole} itself if that is meant")  # fmt: skip
+    found = files.read(whole) if whole.exists() else receipt.of(kept.seen)
     if found is None:
         raise UsageError("this receipt holds no bench", on=str(path))
     return found
@@ -69,5 +72,4 @@ def _kept(settings: Settings, name: str) -> Path | None:
     folder = receipts_dir(settings)
     if (folder / name).is_file():
         return folder / name
-    found = sorted(folder.glob(f"*-bench-{name}.json"))
-    return found[-1] if found else None
+    return newest(p for end in ("", "-[0-9]*") for p in folder.glob(f"*-bench-{name}{end}.json"))

@@ -44,6 +44,10 @@ def test_bench_report_and_compare_of_a_deployment(shop: Shop, tmp_path: Path) ->
     assert {j["metric"]: j["verdict"] for j in worse["judged"]}["step_ms"] == "worse"
     better = shop.document("compare", str(tmp_path / "c"), first["receipt"])
     assert {j["metric"]: j["verdict"] for j in better["judged"]}["tok_s"] == "better"
+    whole = tmp_path / "a" / "run.json"
+    whole.write_text(whole.read_text().replace('"tool": "', '"tool": "other '))
+    changed = shop("compare", str(tmp_path / "c"), first["receipt"])
+    assert changed.returncode == 2 and "has changed since its receipt was written" in changed.stderr
 
 
 def test_bad_input(shop: Shop, tmp_path: Path) -> None:

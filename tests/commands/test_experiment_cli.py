@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +65,28 @@ def test_a_failed_gate_stops_and_the_server_before_is_restored(shop: Shop, tmp_p
     pasted = shop("report", done["receipt"], "--format", "markdown").stdout
     assert "| speed | NOT_RUN | blocked by acceptance |" in pasted and "- verdict: STOP" in pasted
     assert shop("report", done["receipt"], "--format", "html").returncode == 2
+
+
+def test_ctrl_c_brings_back_what_ran_before(shop: Shop, tmp_path: Path) -> None:
+    served = shop.document("serve", "tiny-dflash", "--sm", "cpu")
+    file = contract(
+        tmp_path,
+        "long",
+        "{name: geometry, kind: geometry, arm: base}",
+        "{name: speed, kind: speed, arm: base, protocol: counting, rounds: 500}",
+        "{name: quality, kind: quality, arm: base, against: slow}",
+    )
+    argv = [sys.executable, "-m", "recipectl", "--recipes", str(shop.folder.parent), "experiment", file]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(argv, env=dict(os.environ), **pipes) as done:
+        assert done.stderr is not None
+        said = next(line for line in done.stderr if line.startswith("bench counting"))  # rounds are running
+        done.send_signal(signal.SIGINT)
+        out, err = done.communicate(timeout=120)
+    assert done.returncode == 130 and "broken off after 1 stages" in err, said + err
+    assert "geometry  PASS" in out and "the experiment was broken off" in out and "restored: " in out
+    assert [d["url"] for d in ready(shop)] == [served["url"]]
+    assert "(PARTIAL)" in shop("report").stdout
 
 
 def test_two_arms_on_interleaved_boots(shop: Shop, tmp_path: Path) -> None:
