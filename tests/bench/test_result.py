@@ -169,11 +169,15 @@ def test_against_published(measured: tuple[Result, Path]) -> None:
 
 
 def test_a_published_range_of_acceptance_is_held_as_a_range(measured: tuple[Result, Path]) -> None:
-    # ebfio publishes 54 to 67 %; the mock accepts 2.569 of 7 tokens a draft, 36.7 %.
+    # As ebfio publishes 54 to 67 %; what the mock accepts in so short a run is chance, so the ranges stand around it.
     result, _ = measured
-    (row,) = rows(result, acceptance_rate_range=(0.54, 0.67))
-    assert (row.figure, row.published, row.verdict) == ("acceptance rate", "0.54 to 0.67", "below")
-    assert [r.verdict for r in rows(result, acceptance_rate_range=(0.2, 0.5))] == ["within"]
+    cell = next(c for c in result.measured[1].cells if (c.phase, c.concurrency) == ("prose", 1))
+    assert cell.acceptance is not None and cell.acceptance.rate is not None
+    seen = cell.acceptance.rate
+    (row,) = rows(result, acceptance_rate_range=(seen + 0.01, seen + 0.02))
+    assert (row.figure, row.verdict) == ("acceptance rate", "below") and " to " in row.published
+    assert [r.verdict for r in rows(result, acceptance_rate_range=(seen - 0.2, seen + 0.2))] == ["within"]
+    assert [r.verdict for r in rows(result, acceptance_rate_range=(0.0, seen - 0.01))] == ["above"]
 
 
 def test_output_over_wall_is_held_against_output_over_wall(measured: tuple[Result, Path]) -> None:
