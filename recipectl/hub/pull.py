@@ -17,7 +17,7 @@ from recipectl.errors import HubError, PinError
 from recipectl.fsio import HashCache, locked
 from recipectl.hub.fetch import Fetcher, Source, Store, disk_error, two_disks
 from recipectl.hub.port import Hub
-from recipectl.hub.store import hub_dir
+from recipectl.hub.store import hub_dir, shown_name
 from recipectl.hub.verify import verify_model
 from recipectl.lockfile import LockedFile, LockedModel
 from recipectl.settings import Settings
@@ -91,7 +91,7 @@ class Puller:
                 for path in plan.aside:
                     if os.path.lexists(store.folder / path):  # not gone along with the folder that it lay in
                         moved = store.put_aside(store.folder / path, path)
-                        self._console.notice(f"{path} is not as locked: moved to {moved}")
+                        self._console.notice(f"{shown_name(path)} is not as locked: moved to {shown_name(str(moved))}")
                 if plan.fetch:
                     plan = self._reuse(store, plan)
                     self._fetch(name, model, store, plan)

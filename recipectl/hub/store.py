@@ -62,10 +62,21 @@ def safe_name(name: str) -> str:
     return name
 
 
+def shown_name(name: str) -> str:
+    """A name of whatever lies on a disk, for a terminal: escape sequences and line breaks as they are written."""
+    return name if name.isprintable() else repr(name)
+
+
 def walk(folder: Path) -> list[str]:
-    """Every file and symlink under a folder, relative, sorted; folders that are symlinks are listed, not entered."""
+    """Every file and symlink under a folder, relative, sorted; folders that are symlinks or cannot be read are listed,
+    not entered."""
     out: list[str] = []
-    for root, folders, files in os.walk(folder):
+
+    def closed(err: OSError) -> None:
+        if err.filename != str(folder):
+            out.append(Path(err.filename).relative_to(folder).as_posix())
+
+    for root, folders, files in os.walk(folder, onerror=closed):
         here = Path(root)
         links = [d for d in folders if (here / d).is_symlink()]
         out += [(here / name).relative_to(folder).as_posix() for name in (*files, *links)]

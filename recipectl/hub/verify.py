@@ -12,7 +12,7 @@ from typing import Literal
 
 from recipectl.errors import RecipectlError
 from recipectl.fsio import HashCache
-from recipectl.hub.store import safe_name, walk
+from recipectl.hub.store import safe_name, shown_name, walk
 from recipectl.lockfile import LockedFile, LockedModel
 from recipectl.workers import run_all
 
@@ -32,7 +32,7 @@ class Problem:
         """`kind path: seen X, expected Y`."""
         facts = [f"seen {self.seen}" if self.seen else "", f"expected {self.expected}" if self.expected else ""]
         text = ", ".join(f for f in facts if f)
-        return f"{self.kind} {self.path}" + (f": {text}" if text else "")
+        return f"{self.kind} {shown_name(self.path)}" + (f": {text}" if text else "")
 
 
 def default_jobs(unified_memory: bool) -> int:
@@ -73,12 +73,12 @@ def _check(
     folder: Path, file: LockedFile, cache: HashCache, full: bool, on_bytes: Callable[[int], None] | None
 ) -> Problem | None:
     path = folder / file.path
-    if found := _not_a_real_file(folder, path, file.path):
-        return found
-    size = path.stat().st_size
-    if size != file.size:
-        return Problem("size", file.path, f"{size} bytes", f"{file.size} bytes")
     try:
+        if found := _not_a_real_file(folder, path, file.path):
+            return found
+        size = path.stat().st_size
+        if size != file.size:
+            return Problem("size", file.path, f"{size} bytes", f"{file.size} bytes")
         sha = cache.sha256(path, full=full, on_bytes=on_bytes)
     except OSError as err:
         return Problem("unreadable", file.path, err.strerror)

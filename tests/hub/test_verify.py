@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -164,6 +166,36 @@ def test_command_line_names_model_and_file(pair: Pair) -> None:
     assert done.returncode == 4
     assert "drafter: size config.json: seen 2 bytes" in done.stderr
     assert "recipectl pull pair --sm cpu" in done.stderr
+
+
+def test_what_may_not_be_read_is_named_and_never_passed_by(pair: Pair) -> None:
+    """Closed to this user; an engine in a container may be root and read it."""
+    assert pair.pull().returncode == 0
+    folder = pair.model(pair.target)
+    (folder / "closed").mkdir()
+    (folder / "closed" / "modeling.py").write_text("import os")
+    (folder / "closed").chmod(0)
+    (folder / "config.json").chmod(0)
+    bare = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all"] if os.geteuid() == 0 else []
+    argv = [*bare, sys.executable, "-m", "recipectl", "verify", "pair", "--sm", "cpu"]
+    done = subprocess.run(argv, cwd=pair.folder, env=pair.env, capture_output=True, text=True, check=False)
+    assert done.returncode == 4
+    assert "target: extra closed\n" in done.stderr
+    assert "target: unreadable config.json: seen Permission denied" in done.stderr
+    folder.chmod(0)
+    done = subprocess.run(argv, cwd=pair.folder, env=pair.env, capture_output=True, text=True, check=False)
+    folder.chmod(0o755)
+    (folder / "closed").chmod(0o755)
+    assert done.returncode == 4 and "target: unreadable tokenizer.json: seen Permission denied" in done.stderr
+
+
+def test_names_do_not_speak_to_the_terminal(pair: Pair) -> None:
+    assert pair.pull().returncode == 0
+    (pair.model(pair.target) / "red\n\x1b[31mname").write_text("x")
+    done = pair.run("verify", "pair", "--sm", "cpu")
+    assert done.returncode == 4 and "extra 'red\\n\\x1b[31mname'\n" in done.stderr
+    again = pair.pull()
+    assert again.returncode == 0 and "\x1b" not in again.stderr and "red\\n" in again.stderr
 
 
 def test_workers_give_results_in_order_and_stop_at_the_first_error() -> None:
