@@ -40,8 +40,9 @@ def locked(folder: Path, settings: Settings, facts: Facts, *names: str) -> None:
     sums = dict.fromkeys(names, "0" * 64)
     files = tuple(LockedFile(path=p, size=1, sha256=s) for p, s in sums.items())
     models = {
-        role: LockedModel(role=role, path=role, tree=tree_digest(sums), files=files, facts=facts,
-                          license=recipe.models[role].license)  # fmt: skip
+        role: LockedModel(
+            role=role, path=role, tree=tree_digest(sums), files=files, facts=facts, license=recipe.models[role].license
+        )
         for role in ("target", "drafter")
     }
     lock = Lock(recipe="mine", resolution={"cpu": lockfile.resolution_digest(recipe, "cpu")}, models=models)
