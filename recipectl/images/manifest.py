@@ -132,7 +132,7 @@ class Base(Strict):
     distribution: list[str] = Field(min_length=1, description="names under which the package is distributed")
     version: str
     site_packages: str | None = Field(
-        default=None, pattern=r"^(?:/[\w\-+][\w.\-+]*)+$", description="in the image, without `..`"
+        default=None, pattern=r"^(?:/\.?[\w\-+][\w.\-+]*)+$", description="in the image, without `..`"
     )
     python: str = "python3"
 

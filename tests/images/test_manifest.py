@@ -41,6 +41,11 @@ def test_a_sha256_that_begins_like_a_binary_number_is_text_to_every_reader() -> 
     assert "error[P008]" in messages(text.replace(sha, "0b" + "10" * 31))[0]
 
 
+@pytest.mark.parametrize("place", ["/root/.venv/lib/python3.12/site-packages", "/opt/x_1/lib+"])
+def test_an_environment_may_lie_in_a_hidden_folder(place: str) -> None:
+    assert said(base={**manifest()["base"], "site_packages": place}) == ""
+
+
 def test_our_own_overlays_are_fine() -> None:
     files = sorted((ROOT / "overlays").glob("*/overlay.yaml"))
     assert len(files) >= 6
@@ -70,6 +75,7 @@ FOREIGN = {"repository": "https://github.com/a/b", "path": "x.patch", "license":
         ({"labels": {'a="1"\nENV X=1\nLABEL b': "x"}}, "is not a label name"),
         ({"labels": {"a b": "x"}}, "error[P007] labels.a b: `a b` is not a label name"),
         ({"base": {**manifest()["base"], "site_packages": "/opt/x/../site"}}, "error[P007] base.site_packages"),
+        ({"base": {**manifest()["base"], "site_packages": "/opt/.."}}, "error[P007] base.site_packages"),
         ({"labels": {"io.recipectl.sm": "x"}}, "error[P014] labels.io.recipectl.sm: recipectl writes"),
         ({"patches": patch(file="../etc/passwd")}, "error[P007] patches[0].file"),
         ({"patches": patch(file="/etc/passwd")}, "error[P007] patches[0].file"),
