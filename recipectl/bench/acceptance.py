@@ -174,21 +174,28 @@ def delta(before: Scrape, after: Scrape) -> Delta:
     )  # fmt: skip
 
 
-def from_requests(rows: Sequence[Mapping[str, object]]) -> Acceptance | None:
-    """Acceptance from per-request `metrics.speculative_decoding`: free of other traffic, warm-up and restarts.
+def of_request(row: Mapping[str, object]) -> Acceptance | None:
+    """Acceptance of one request by its `metrics.speculative_decoding`; None where the server does not tell.
 
     The per-position counts come from the histogram: a step that accepted j tokens accepted positions 0 to j-1.
     """
+    steps, accepted = row.get("num_spec_steps"), row.get("num_accepted_draft_tokens")
+    proposed, histogram = row.get("num_draft_tokens"), row.get("acceptance_histogram")
+    if not (isinstance(steps, int) and isinstance(accepted, int) and isinstance(proposed, int)):
+        return None
+    positions: tuple[int, ...] = ()
+    if isinstance(histogram, list) and all(isinstance(h, int) for h in histogram):
+        positions = tuple(sum(histogram[i + 1 :]) for i in range(len(histogram) - 1))
+    return Acceptance(steps, proposed, accepted, positions, "requests")
+
+
+def from_requests(rows: Sequence[Mapping[str, object]]) -> Acceptance | None:
+    """Acceptance of all requests together: free of other traffic, warm-up and restarts. None if one does not tell."""
     total: Acceptance | None = None
     for row in rows:
-        steps, accepted = row.get("num_spec_steps"), row.get("num_accepted_draft_tokens")
-        proposed, histogram = row.get("num_draft_tokens"), row.get("acceptance_histogram")
-        if not (isinstance(steps, int) and isinstance(accepted, int) and isinstance(proposed, int)):
+        one = of_request(row)
+        if one is None:
             return None
-        positions: tuple[int, ...] = ()
-        if isinstance(histogram, list) and all(isinstance(h, int) for h in histogram):
-            positions = tuple(sum(histogram[i + 1 :]) for i in range(len(histogram) - 1))
-        one = Acceptance(steps, proposed, accepted, positions, "requests")
         total = one if total is None else total + one
     return total
 

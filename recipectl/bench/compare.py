@@ -15,6 +15,7 @@ from statistics import median
 from typing import Literal
 
 from recipectl.bench import measure, resample, stats
+from recipectl.bench.acceptance import of_request
 from recipectl.bench.result import Block, Measured, Request, Result
 from recipectl.errors import BenchError, UsageError
 
@@ -271,15 +272,14 @@ def _of_request(r: Request, metric: Metric, b: Block) -> float | None:
         return None
     if metric == "tok_s":
         return r.tok_s
-    steps, accepted = r.spec.get("num_spec_steps"), r.spec.get("num_accepted_draft_tokens")
-    drafted = isinstance(steps, int) and isinstance(accepted, int) and steps > 0
     if metric == "acceptance_length":  # counts stand, also where the times of a stream do not
-        return 1 + accepted / steps if drafted else None  # type: ignore[operator]
+        told = of_request(r.spec)
+        return told.length if told else None
     if r.tok_s is None or r.t_first_ns is None or r.t_last_ns is None:
         return None
     if b.acceptance is None:  # one token a step
         return 1e3 / r.tok_s
-    return measure.step_ms_of(r) if drafted else None
+    return measure.step_ms_of(r)
 
 
 def _of_block(b: Block, metric: Metric) -> float | None:

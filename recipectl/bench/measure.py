@@ -10,7 +10,7 @@ from functools import reduce
 from operator import add
 
 from recipectl.bench import counting, stats, textprobe, validity
-from recipectl.bench.acceptance import Acceptance, Delta, from_requests
+from recipectl.bench.acceptance import Acceptance, Delta, from_requests, of_request
 from recipectl.bench.protocol import Phase, Prompt, Protocol, sha256_text
 from recipectl.bench.resample import pooled_length
 from recipectl.bench.result import Accepted, Block, Cell, Counted, Rates, Request
@@ -112,12 +112,10 @@ def rates(
 
 def step_ms_of(r: Request) -> float | None:
     """The step time of one stream, where the server tells its steps."""
-    steps, proposed = r.spec.get("num_spec_steps"), r.spec.get("num_draft_tokens")
-    if not (isinstance(steps, int) and isinstance(proposed, int) and steps):
+    a = of_request(r.spec)
+    if a is None or not a.drafts or r.t_first_ns is None or r.t_last_ns is None:
         return None
-    if r.t_first_ns is None or r.t_last_ns is None:
-        return None
-    later = steps - stats.first_steps(r.n_first, proposed / steps)
+    later = a.drafts - stats.first_steps(r.n_first, a.proposed / a.drafts)
     return (r.t_last_ns - r.t_first_ns) / 1e6 / later if later > 0 else None
 
 
@@ -172,10 +170,9 @@ def _with_interval(a: Accepted | None, blocks: Sequence[Block]) -> Accepted | No
     """
     rows: dict[str, tuple[int, int]] = {}
     for r in (r for b in blocks for r in b.requests):
-        steps, got = r.spec.get("num_spec_steps"), r.spec.get("num_accepted_draft_tokens")
-        if isinstance(steps, int) and isinstance(got, int):
-            before = rows.get(r.prompt_sha256, (0, 0))
-            rows[r.prompt_sha256] = before[0] + steps, before[1] + got
+        if one := of_request(r.spec):
+            drafts, got = rows.get(r.prompt_sha256, (0, 0))
+            rows[r.prompt_sha256] = drafts + one.drafts, got + one.accepted
     found = pooled_length(list(rows.values()))
     return a.model_copy(update={"low": found.low, "high": found.high}) if a and found else a
 

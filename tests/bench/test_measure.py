@@ -107,7 +107,8 @@ def test_the_length_of_a_cell_has_an_interval_over_its_prompts() -> None:
     def block(round_: int) -> Block:
         sent = [
             Request(prompt=f"p{i}", prompt_sha256=f"{i}" * 64, text_sha256="0" * 64, counted="token_ids",
-                    t_request_ns=0, t_end_ns=1, spec={"num_spec_steps": d, "num_accepted_draft_tokens": a})
+                    t_request_ns=0, t_end_ns=1,
+                    spec={"num_spec_steps": d, "num_draft_tokens": 7 * d, "num_accepted_draft_tokens": a})
             for i, (d, a) in enumerate(rows)
         ]  # fmt: skip
         total = measure.accepted(Acceptance(1303, 5212, 745))

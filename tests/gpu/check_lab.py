@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from recipectl.bench import resample
+from recipectl.bench.acceptance import of_request
 from recipectl.bench.files import read
 from recipectl.bench.measure import pooled
 from recipectl.bench.result import Block, Measured
@@ -16,11 +17,8 @@ TRUTH = 1 + sum(RATES)
 
 def rows(block: Block) -> list[tuple[int, int]]:
     """Drafts and accepted tokens of each request, as the server itself counted them."""
-    return [
-        (int(str(r.spec["num_spec_steps"])), int(str(r.spec["num_accepted_draft_tokens"])))
-        for r in block.requests
-        if r.spec
-    ]
+    told = [of_request(r.spec) for r in block.requests if r.spec]
+    return [(a.drafts, a.accepted) for a in told if a]
 
 
 def check(measured: Measured) -> list[tuple[str, bool]]:
