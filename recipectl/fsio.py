@@ -159,6 +159,15 @@ def identity(path: Path) -> tuple[int, int, int, int, int]:
     return (st.st_dev, st.st_ino, st.st_size, st.st_mtime_ns, st.st_ctime_ns)
 
 
+def remembered(path: Path) -> dict[str, str]:
+    """Texts by name from a JSON file that only ever saves time: one that is damaged or not there is empty."""
+    try:
+        loaded = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return {k: v for k, v in loaded.items() if isinstance(v, str)} if isinstance(loaded, dict) else {}
+
+
 class HashCache:
     """Remembered sha256 by file identity, kept as one JSON file in the state directory.
 
@@ -167,14 +176,8 @@ class HashCache:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._known: dict[str, str] = {}
+        self._known = remembered(path)
         self._dirty = False
-        try:
-            loaded = json.loads(path.read_text())
-        except (OSError, ValueError, RecursionError):
-            loaded = {}
-        if isinstance(loaded, dict):
-            self._known = {k: v for k, v in loaded.items() if isinstance(k, str) and isinstance(v, str)}
 
     @staticmethod
     def _key(path: Path) -> str:

@@ -47,6 +47,11 @@ class Settings:
     quiet: bool = False
     environ: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
+    @property
+    def hashes(self) -> Path:
+        """Where the sha256 of model files are remembered by their identity."""
+        return self.state_dir / "hashes.json"
+
     def hub_token(self) -> str | None:
         """The hub token from HF_TOKEN, or from the file that HF_TOKEN_PATH or HF_HOME names. For hub verbs alone."""
         if token := self.environ.get("HF_TOKEN"):

@@ -19,7 +19,7 @@ def required(head: Held, host: Host, engine: ContainerEngine) -> Held:
     if found is None:
         raise PinError(
             f"{host.name} does not have the image of {head.host.name}", on=head.name,
-            expected=f"one image everywhere, layers up to {(head.image.layers or (head.image.id,))[-1]}",
+            expected=f"one image everywhere, layers up to {head.image.top}",
             next_step=f"recipectl serve --carry-image copies it there ({size_text(head.image.size)}), or pull it there",
         )  # fmt: skip
     return found

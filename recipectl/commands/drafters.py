@@ -63,7 +63,7 @@ def _from_folder(settings: Settings, console: Console, chosen: Chosen, path: Pat
                   kernels=["b12x"] if "MXFP8" in (facts.quantization or "").upper() else [],
                   notes=[NOT_COVERED])  # fmt: skip
     name = str(folder)
-    cache = HashCache(settings.state_dir / "hashes.json")
+    cache = HashCache(settings.hashes)
     with console.progress(f"hashing {name}", unit="B") as bar:
         pinned = lock_folder(name, given, folder, cache, bar.advance, full=False)
     cache.save()

@@ -78,7 +78,7 @@ def _write_lock(
     update: str | None, dry_run: bool, accept: Sequence[str],
 ) -> Made:  # fmt: skip
     old = _old_lock(console, entry, recipe)
-    cache = HashCache(settings.state_dir / "hashes.json")
+    cache = HashCache(settings.hashes)
     wanted = Wanted(settings, entry, recipe, tuple(lanes), update, tuple(accept))
     new, warnings = resolve(wanted, old, cache, console, functools.cache(lambda: connect(settings, console)))
     new, said = with_images(settings, recipe, lanes, old, new, update=update == "all")

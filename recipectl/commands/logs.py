@@ -43,7 +43,7 @@ def run(settings: Settings, console: Console, *, name: str | None, follow: bool,
 
 def _chosen(settings: Settings, name: str | None) -> Deployment:
     known = deployments.known(settings)
-    meant = [d for d in known if name is None or name in (d.recipe, d.plan.name, d.id)]
+    meant = [d for d in known if d.means(name)]
     if not meant:
         kept = ", ".join(sorted({d.plan.name for d in known})) or "none yet"
         raise UsageError(f"no deployment of {name}" if name else "no deployment", expected=f"one of: {kept}",

@@ -62,7 +62,7 @@ def check_folders(
 ) -> None:
     """Verify model folders and remember their hashes; then what is in them may be loaded at all (formats, headers,
     code). PinError lists every file that differs, with its model."""
-    cache = HashCache(settings.state_dir / "hashes.json")
+    cache = HashCache(settings.hashes)
     jobs = jobs or default_jobs(chosen.family.unified_memory)
     bad: list[str] = []
     try:

@@ -63,7 +63,7 @@ def places(
         engine = runtimes.connect(settings, host.name)
         held = held_as_locked(settings, chosen, host, engine) if head is None else bring(head, host, engine)
         head = head or held
-        key = (held.image.layers[-1] if held.image.layers else held.image.id).removeprefix("sha256:")[:KEY_LENGTH]
+        key = held.image.top.removeprefix("sha256:")[:KEY_LENGTH]
         place = Place(
             image=held.name, image_key=key, models={r: str(p) for r, p in models.items()},
             caches=str(settings.cache_dir / "compile"), assets=assets, gpus=gpus_of(chosen, host),

@@ -46,7 +46,7 @@ def run(
     chosen = replace(chosen, lock=lock)
     models = {n: m for n, m in lane_models(chosen, lock).items() if only in (None, m.role)}
     gate(settings, chosen.recipe, license_subjects(chosen, models), accept_license)
-    cache = HashCache(settings.state_dir / "hashes.json")
+    cache = HashCache(settings.hashes)
     jobs = jobs or min(FILES_AT_ONCE, 2 * default_jobs(chosen.family.unified_memory))
     licenses = {m.repo: m.license for m in models.values() if m.repo}
     puller = Puller(settings, console, cache, lambda: connect(settings, console, licenses), jobs)

@@ -25,7 +25,7 @@ def run(settings: Settings, console: Console, *, name: str | None) -> int:
 
 def _worth_showing(settings: Settings, name: str | None) -> list[Deployment]:
     """Everything that runs, and per name the newest that does not."""
-    wanted = [d for d in deployments.known(settings) if name is None or name in (d.recipe, d.plan.name, d.id)]
+    wanted = [d for d in deployments.known(settings) if d.means(name)]
     newest = {d.plan.name: d for d in wanted}
     ids = {d.id for d in wanted if running.runs(settings, d)}
     return [d for d in wanted if d.id in ids or newest[d.plan.name] is d]

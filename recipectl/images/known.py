@@ -4,10 +4,9 @@ under an id does not change, and reading ten files out of an image takes the eng
 from __future__ import annotations
 
 import contextlib
-import json
 from pathlib import Path
 
-from recipectl.fsio import write_json
+from recipectl.fsio import remembered, write_json
 
 
 class Known:
@@ -18,11 +17,7 @@ class Known:
 
     def __init__(self, state_dir: Path) -> None:
         self._path = state_dir / "images.json"
-        try:
-            loaded = json.loads(self._path.read_text())
-        except (OSError, ValueError, RecursionError):
-            loaded = {}
-        self._digests: dict[str, object] = loaded if isinstance(loaded, dict) else {}
+        self._digests = remembered(self._path)
 
     def holds(self, image: str, digest: str) -> bool:
         """Whether the image was found to hold the files of this overlay."""

@@ -30,6 +30,11 @@ class ImageInfo:
     platform: str
     size: int
 
+    @property
+    def top(self) -> str:
+        """The digest of its last layer: which build it is, whatever store it lies in."""
+        return self.layers[-1] if self.layers else self.id
+
 
 @dataclass(frozen=True)
 class Finished:

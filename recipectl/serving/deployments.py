@@ -42,6 +42,10 @@ class Deployment:
         """The recipe's name."""
         return self.plan.recipe
 
+    def means(self, name: str | None) -> bool:
+        """Whether NAME (recipe, deployment name or id) means this one; no NAME means any."""
+        return name is None or name in (self.recipe, self.plan.name, self.id)
+
     @property
     def url(self) -> str:
         """Where its API is."""

@@ -27,7 +27,7 @@ def live(settings: Settings) -> list[Deployment]:
 def pick(settings: Settings, name: str | None) -> Deployment:
     """The live deployment that NAME (recipe, deployment name or id) means; without NAME the only one there is."""
     running = live(settings)
-    found = [d for d in running if name is None or name in (d.recipe, d.plan.name, d.id)]
+    found = [d for d in running if d.means(name)]
     if len(found) == 1:
         return found[0]
     seen = ", ".join(d.plan.name for d in (found or running)) or "none runs"
